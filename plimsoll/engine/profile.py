@@ -1,0 +1,36 @@
+"""What an engine is: step-time coefficients, KV capacity and scheduler settings, with provenance."""
+
+from msgspec import Struct
+
+
+class StepCoefficients(Struct, frozen=True):
+    """Seconds of one step: max(a + e·T, b·T + c) + d + f·B + g·ctx + pw·PW, see `steptime.py` for the symbols."""
+
+    a: float = 0.0
+    e: float = 0.0
+    b: float = 0.0
+    c: float = 0.0
+    d: float = 0.0
+    f: float = 0.0
+    g: float = 0.0
+    pw: float = 0.0
+    kp: float = 0.0
+
+
+class EngineProfile(Struct, frozen=True):
+    """One engine on one kind of machine. Shipped ones are YAML files beside this module (`profiles/`)."""
+
+    name: str
+    source: str  # provenance: data set, version, licence
+    decode: StepCoefficients  # steps without prefill
+    mixed: StepCoefficients  # steps with prefill
+    host_factor: float = 1.0  # on the whole step
+    host_per_sequence: float = 0.0  # s per running sequence and step
+    block_size: int = 16  # tokens
+    num_blocks: int = 10_000  # KV blocks of one replica
+    max_num_seqs: int = 256
+    max_batched_tokens: int = 2048  # token budget of a step
+    max_context: int = 131_072
+    prefix_caching: bool = True
+    fitted_max_tokens: int = 0  # range of the fit: tokens in a step; 0: not said
+    fitted_max_context: int = 0  # range of the fit: sum of context tokens

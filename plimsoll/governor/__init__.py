@@ -1,0 +1,1 @@
+"""The governor: events in, decisions out; no I/O, no clock, no dice."""

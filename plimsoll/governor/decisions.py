@@ -1,0 +1,87 @@
+"""What the governor tells the hands. Imperative, frozen, each with its reason."""
+
+from msgspec import Struct
+
+from plimsoll.ledger.entry import Entry
+from plimsoll.requestlog.record import Record
+from plimsoll.slo.outcome import Reason
+
+
+class Reject(Struct, frozen=True, gc=False, tag=True):
+    """Refuse on arrival. A Settle for the same request follows in the same answer."""
+
+    request_id: int
+    reason: Reason
+    retry_after: float = 0.0  # s; 0: none can be promised, no header is sent
+    detail: str = ""  # numbers for the message: "prompt 40000 tokens, largest context 32768"
+
+
+class Enqueue(Struct, frozen=True, gc=False, tag=True):
+    """Hold the request; a Dispatch, Shed or Expire will come, or the client cancels."""
+
+    request_id: int
+    tier: str
+    reason: Reason  # why it must wait
+
+
+class Dispatch(Struct, frozen=True, gc=False, tag=True):
+    """Send it to that replica now."""
+
+    request_id: int
+    pool: str
+    replica: str
+    tier_served: str
+    reason: Reason
+    reserved_output_tokens: int  # send ReservationOutgrown when the output passes this; 0: nothing was reserved
+    max_output_tokens: int = 0  # 0: leave the client's own; else the degraded cap to write into the request
+    model: str = ""  # "": leave the client's own
+    priority: int | None = None  # for engines that schedule by priority
+    degraded: str = ""  # what was taken from it; "": nothing
+    attempt: int = 1
+
+
+class Shed(Struct, frozen=True, gc=False, tag=True):
+    """Take it from the queue and answer with the reason."""
+
+    request_id: int
+    reason: Reason
+    retry_after: float = 0.0
+
+
+class Expire(Struct, frozen=True, gc=False, tag=True):
+    """Its time in the queue is over; answer with the reason."""
+
+    request_id: int
+    reason: Reason
+    retry_after: float = 0.0
+
+
+class Fail(Struct, frozen=True, gc=False, tag=True):
+    """No further attempt after AttemptFailed; answer with the reason. A Settle follows."""
+
+    request_id: int
+    reason: Reason
+    retry_after: float = 0.0
+
+
+class Evict(Struct, frozen=True, gc=False, tag=True):
+    """End a dispatched request; the hands answer with RequestFinished(evicted)."""
+
+    request_id: int
+    reason: Reason
+
+
+class WakeAt(Struct, frozen=True, gc=False, tag=True):
+    """Send TimerFired at that instant; replaces any earlier WakeAt."""
+
+    at: float
+
+
+class Settle(Struct, frozen=True, gc=False, tag=True):
+    """One row and its ledger entries, made once, together; written before the client's last byte is forwarded."""
+
+    record: Record
+    entries: tuple[Entry, ...]
+
+
+Decision = Reject | Enqueue | Dispatch | Shed | Expire | Fail | Evict | WakeAt | Settle

@@ -1,0 +1,191 @@
+"""What the hands tell the governor. Past tense, each with the instant at which it happened.
+
+All are frozen, tagged by their class name, and can be recorded and replayed with `msgspec`.
+"""
+
+from enum import StrEnum
+from math import inf
+
+from msgspec import Struct
+
+from plimsoll.policy.policy import Policy, UpstreamTrust
+from plimsoll.slo.outcome import Outcome, Phase, Reason
+from plimsoll.slo.timing import Timing
+
+
+class Endpoint(StrEnum):
+    """Which API a request came by; decides what is judged."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+    EMBEDDINGS = "embeddings"
+    OTHER = "other"
+
+
+class Criticality(StrEnum):
+    """How much it hurts to lose a request; only non-critical ones are degraded by budget."""
+
+    CRITICAL = "critical"
+    DEFAULT = "default"
+    SHEDDABLE = "sheddable"
+
+
+class RequestArrived(Struct, frozen=True, gc=False, tag=True):
+    """A well-formed request of a known tenant. Lengths are estimates; the true output length is not known here."""
+
+    at: float
+    request_id: int
+    tenant: str
+    model: str
+    prompt_tokens: int
+    max_output_tokens: int = 0  # 0: the client set none
+    num_choices: int = 1
+    prefix_hashes: tuple[int, ...] = ()  # chained: equal at i means equal up to the end of block i
+    prefix_block_tokens: int = 512  # tokens that one prefix hash stands for
+    endpoint: Endpoint = Endpoint.CHAT
+    streaming: bool = True
+    tier: str = ""  # asked for by header; "": the tenant's own
+    cause: str = ""
+    criticality: Criticality = Criticality.CRITICAL
+    session: str = ""
+    deadline_at: float = inf
+    upstream_time: float | None = None  # s spent before us, as reported; None: not reported
+    upstream_trust: UpstreamTrust = UpstreamTrust.NONE
+    adapter: str = ""
+    client_request_id: str = ""
+    trace_id: str = ""
+
+
+class RequestRefused(Struct, frozen=True, gc=False, tag=True):
+    """The hands refused a request of a known tenant before the governor could see it whole (bad JSON, too large …)."""
+
+    at: float
+    request_id: int
+    tenant: str
+    reason: Reason
+    model: str = ""
+    client_request_id: str = ""
+    trace_id: str = ""
+
+
+class RequestCancelled(Struct, frozen=True, gc=False, tag=True):
+    """The client left while its request was queued. After dispatch the hands send RequestFinished(aborted) instead."""
+
+    at: float
+    request_id: int
+
+
+class FirstToken(Struct, frozen=True, gc=False, tag=True):
+    """The engine's first output token was read."""
+
+    at: float
+    request_id: int
+
+
+class AttemptFailed(Struct, frozen=True, gc=False, tag=True):
+    """An attempt ended without a byte having reached the client; the governor retries elsewhere or settles."""
+
+    at: float
+    request_id: int
+    reason: Reason
+    retry_after: float = 0.0  # s, as a busy engine asked; 0: it did not say
+
+
+class ReservationOutgrown(Struct, frozen=True, gc=False, tag=True):
+    """The output passed its reservation (and again at each doubling); `tokens` is the output so far."""
+
+    at: float
+    request_id: int
+    tokens: int
+
+
+class RequestFinished(Struct, frozen=True, gc=False, tag=True):
+    """A dispatched request ended. Token counts are usage's where it came, else the hands' own counts."""
+
+    at: float
+    request_id: int
+    outcome: Outcome  # completed | failed | aborted | evicted
+    reason: Reason
+    timing: Timing
+    prompt_tokens: int  # 0: not known
+    output_tokens: int
+    cached_tokens: int | None = None  # None: the engine did not say
+    phase: Phase = Phase.NONE
+
+
+class ReplicaReport(Struct, frozen=True, gc=False):
+    """What one replica says of itself. None means unknown, which is not zero (law 8)."""
+
+    replica: str
+    healthy: bool
+    reported_at: float  # when the state was true
+    running: int | None = None
+    waiting: int | None = None
+    kv_usage: float | None = None  # 0 to 1
+    kv_blocks: int | None = None  # capacity
+    block_size: int | None = None  # tokens
+    prefix_queries: int | None = None  # tokens, since its start
+    prefix_hits: int | None = None
+    preemptions: int | None = None
+    max_context: int | None = None
+
+
+class ReplicasReported(Struct, frozen=True, tag=True):
+    """All replicas' reports of one tick."""
+
+    at: float
+    reports: tuple[ReplicaReport, ...]
+
+
+class BudgetState(Struct, frozen=True, gc=False):
+    """How much of its planned grant a tenant has used on its tightest objective."""
+
+    tenant: str
+    objective: str
+    spent_ratio: float | None  # of the planned grant; None: no plan
+    exhausted: bool = False
+
+
+class BudgetsReported(Struct, frozen=True, tag=True):
+    """Once a minute, journaled: forecasts and budget states, which ledger and governor cannot compute themselves."""
+
+    at: float
+    budgets: tuple[BudgetState, ...]
+
+
+class PolicyChanged(Struct, frozen=True, tag=True):
+    """A new policy was loaded and checked."""
+
+    at: float
+    policy: Policy
+
+
+class DrainStarted(Struct, frozen=True, tag=True):
+    """No new requests are taken from now on; the queued are shed when `at + grace` passes (WakeAt)."""
+
+    at: float
+    grace: float = 0.0
+
+
+class TimerFired(Struct, frozen=True, gc=False, tag=True):
+    """The instant of the last WakeAt came."""
+
+    at: float
+
+
+Event = (
+    RequestArrived
+    | RequestRefused
+    | RequestCancelled
+    | FirstToken
+    | AttemptFailed
+    | ReservationOutgrown
+    | RequestFinished
+    | ReplicasReported
+    | BudgetsReported
+    | PolicyChanged
+    | DrainStarted
+    | TimerFired
+)

@@ -1,0 +1,190 @@
+"""What was promised: the whole policy as frozen values. `document.load` makes one from YAML."""
+
+from enum import StrEnum
+from fractions import Fraction
+from math import inf
+
+from msgspec import Struct
+
+from plimsoll.policy.objective import Objective
+
+
+class UpstreamTrust(StrEnum):
+    """Who may report upstream time."""
+
+    NONE = "none"
+    HEADER = "header"
+    SIGNED = "signed"
+    MEASURED = "measured"
+
+
+class Service(Struct, frozen=True):
+    """What holds for the whole service."""
+
+    timezone: str = "UTC"
+    period: str = "month"
+    shared_pool: Fraction = Fraction(1, 5)  # 15 % to 25 %
+    upstream_time: UpstreamTrust = UpstreamTrust.NONE
+    judge_non_streaming: bool = False
+    censored_limit: Fraction = Fraction(1, 5)  # above this share of censored requests: "not judged"
+
+
+class Tier(Struct, frozen=True):
+    """A class of service. `share` is a floor of each replica; idle floor is lent."""
+
+    name: str
+    rank: int  # 0 is highest
+    share: Fraction = Fraction(0)
+    trickle: Fraction = Fraction(0)  # tokens of credit earned per token charged to the other tiers
+    exchange: Fraction = Fraction(1)
+    sheddable: bool = False
+    wait: float | None = None  # s a lender may wait for its floor; None: its TTFT threshold, else 5 s
+    queue_limit: int = 1000  # requests waiting in this tier, all tenants
+    queue_timeout: float = 60.0  # s in the queue before a request expires
+    objectives: tuple[Objective, ...] = ()  # always ends with an availability objective
+
+
+class Limits(Struct, frozen=True):
+    """A tenant's own limits; refusals by these are excluded from its objectives."""
+
+    concurrency: int | None = None  # requests in flight or queued
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None  # prompt estimate + reserved output on arrival, settled on finish
+    queue: int | None = None  # requests waiting
+
+
+class Tenant(Struct, frozen=True):
+    """Who is charged. `keys` are `sha256:<hex>` digests, several for rotation."""
+
+    name: str
+    tier: str
+    keys: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    weight: Fraction = Fraction(1)  # share within its tier
+    committed: int | None = None  # requests a period
+    timezone: str | None = None
+    require_cause: bool = False
+    tiers: tuple[str, ...] = ()  # other tiers it may ask for by header
+
+
+class Pool(Struct, frozen=True):
+    """A set of replicas with one purpose. Prompt ranges are half-open: min <= n < max."""
+
+    name: str
+    model: str
+    engine: str  # vllm | sglang | trtllm | tgi | llamacpp | openai (no metrics known)
+    replicas: tuple[str, ...]  # base URLs; the URL is the replica's name
+    min_prompt_tokens: int = 0
+    max_prompt_tokens: int | None = None
+    max_context: int | None = None  # tokens, prompt + output; None: as the profile or the engine says
+    max_concurrency: int | None = None  # requests a replica; required where neither profile nor engine tells capacity
+    profile: str | None = None
+    degrade_target: bool = False
+    aliases: tuple[str, ...] = ()  # other names under which clients may ask for the model
+    engine_key: str | None = None  # name of an environment variable with the key that the engine wants
+
+
+class BudgetRules(Struct, frozen=True):
+    """At which shares of the planned grant the service acts."""
+
+    warn_at: Fraction = Fraction(4, 5)
+    degrade_at: Fraction = Fraction(19, 20)
+
+
+class Trigger(Struct, frozen=True):
+    """When degradation steps up: a quantile above a threshold for a time."""
+
+    p99_of: str = "itl"
+    above: float = inf  # s
+    for_: float = 180.0  # s
+
+
+class Degradation(Struct, frozen=True):
+    """The ladder. Level 0 is none; level k means the first k entries of `levels` hold."""
+
+    when: Trigger = Trigger()
+    levels: tuple[str, ...] = ()  # of drop_plugins | batch_of_one | small_model
+
+
+class Order(StrEnum):
+    """Who goes next within a tier."""
+
+    FAIR = "fair"  # virtual token counters (VTC)
+    FCFS = "fcfs"  # arrival; with `tiers_matter: false` across all tiers
+
+
+class RoutingRule(StrEnum):
+    """How a replica is chosen."""
+
+    LOAD = "load"  # predicted work, prefix affinity, hotspot-safe
+    LEAST_REQUESTS = "least_requests"
+    ROUND_ROBIN = "round_robin"
+
+
+class Scheduling(Struct, frozen=True):
+    """The governor's rules by name, so that others can stand beside them."""
+
+    order: Order = Order.FAIR
+    routing: RoutingRule = RoutingRule.LOAD
+    tiers_matter: bool = True  # rank, floors, lending and trickle; False: one queue for all (fcfs)
+    reserve_kv: bool = True  # admission by KV footprint; False: engines queue for themselves
+    strict: bool = False  # reserve max_tokens, not a quantile
+    output_quantile: Fraction = Fraction(9, 10)
+    oversubscription: Fraction = Fraction(0)
+    bypasses: int = 16  # smaller requests that may pass a waiting larger one
+    saturation_limit: Fraction = Fraction(1)  # pool saturation at which dispatch holds
+    retries: int = 2  # further attempts, only while no byte has reached the client
+
+
+class Timeouts(Struct, frozen=True):
+    """Seconds. Each has a reason of its own in `slo/outcome.py`."""
+
+    connect: float = 5.0
+    first_byte: float = 120.0
+    idle: float = 60.0
+    total: float = 1800.0
+    request: float = 60.0  # for a client to send its request whole
+    keep_alive: float = 75.0  # an idle client connection
+    client_stall: float = 120.0  # a client that takes no bytes
+    drain: float = 30.0  # in-flight requests after SIGTERM
+
+
+class GatewayRules(Struct, frozen=True):
+    """Limits and habits of the HTTP side."""
+
+    max_body: int = 32 * 1024 * 1024  # bytes
+    max_headers: int = 64 * 1024  # bytes
+    max_connections: int = 10_000
+    stream_buffer: int = 256 * 1024  # bytes held for one slow client before the engine is paused
+    cors_origins: tuple[str, ...] = ()
+    probe_every: float = 1.0  # s between replica reports
+    timeouts: Timeouts = Timeouts()
+    hide_engine_headers: bool = False
+
+
+class Policy(Struct, frozen=True):
+    """The policy document, read and checked. `version` is a digest of its text."""
+
+    service: Service = Service()
+    tiers: tuple[Tier, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    budget: BudgetRules = BudgetRules()
+    degradation: Degradation = Degradation()
+    scheduling: Scheduling = Scheduling()
+    gateway: GatewayRules = GatewayRules()
+    version: str = ""
+
+    def tier(self, name: str) -> Tier:
+        """The tier of that name; KeyError where there is none."""
+        for tier in self.tiers:
+            if tier.name == name:
+                return tier
+        raise KeyError(name)
+
+    def tenant(self, name: str) -> Tenant:
+        """The tenant of that name; KeyError where there is none."""
+        for tenant in self.tenants:
+            if tenant.name == name:
+                return tenant
+        raise KeyError(name)

@@ -1,0 +1,75 @@
+"""One row a request: the columns of `requests.parquet`, in order. Additive only: new columns go to the end.
+
+Seconds as floats; instants are UTC epoch seconds. None is "unknown", which is never zero (law 8).
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from plimsoll.slo.outcome import Outcome, Phase, Reason
+from plimsoll.slo.sli import Charge, Verdict
+from plimsoll.slo.timing import ItlSketch
+
+SCHEMA_VERSION: Final = 1
+
+
+class Record(Struct, frozen=True, array_like=True):
+    """What happened to one request, judged and charged."""
+
+    request_id: int
+    client_request_id: str
+    trace_id: str
+    session: str
+    tenant: str
+    tier: str
+    tier_served: str
+    model: str
+    adapter: str
+    precision: str
+    pool: str
+    replica: str
+    region: str
+    cause: str
+    criticality: str
+    endpoint: str
+    streaming: bool
+    deadline: float | None
+    arrived_at: float
+    dispatched_at: float | None
+    first_token_at: float | None
+    finished_at: float
+    upstream_time: float | None
+    upstream_trust: str
+    queued_for: float
+    ttft: float | None
+    tpot: float | None
+    e2e: float | None
+    itl_max: float | None
+    itl_sketches: tuple[ItlSketch, ItlSketch, ItlSketch] | None
+    prompt_tokens: int
+    cached_tokens: int | None
+    output_tokens: int
+    outcome: Outcome
+    phase: Phase
+    reason: Reason
+    degraded: str
+    client_stall: float
+    baseline: float | None
+    baseline_from: str
+    upstream_baseline: float | None
+    kv_blocks_reserved: int
+    kv_blocks_used: int
+    attempts: int
+    verdicts: tuple[Verdict, ...]
+    charge: Charge | None
+    policy_version: str
+    report_running: int | None
+    report_waiting: int | None
+    report_kv_usage: float | None
+    report_age: float | None
+
+
+def format_request_id(request_id: int) -> str:
+    """The id as people and headers see it: `req-` and 16 hex digits."""
+    return f"req-{request_id:016x}"
