@@ -1,0 +1,215 @@
+"""The seam between the HTTP data path and the driver: what they call on each other, and what they hand over.
+
+The data path (`server`, `exchange`, `upstream`, `stream`) knows HTTP and nothing of tenants. The driver knows tenants,
+the governor and the journal, and nothing of sockets. Every call is synchronous, on one event loop. Reading order of one
+request:
+
+    hands.head_read(request)          only before a large or unsized body, or for `Expect: 100-continue`
+    hands.request(exchange)           the request is whole
+      exchange.answer(...)            the driver answers by itself: refusals, /healthz …  (the exchange is over), or
+      exchange.forward(attempt)       it goes to a replica
+        hands.attempt_failed(...)     no byte has reached the client: forward again or answer, now or later
+        hands.first_token(...)        before that token is passed on
+        hands.outgrown(...)           the output passed its reservation, and at each doubling
+        hands.ended(...)              once, BEFORE the last bytes are forwarded: settle and journal first
+    hands.client_left(exchange, at)   instead of all that follows, while nothing is dispatched
+
+After `ended` or `client_left` nothing more is called for that exchange. After `answer`, `ended` or `client_left` any
+`answer`, `forward` or `evict` of the driver is ignored, so that a late decision needs no check.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from plimsoll.governor.events import Endpoint
+from plimsoll.slo.outcome import Outcome, Phase, Reason
+
+Clock = Callable[[], float]
+"""UTC epoch seconds, never stepping back: the one source of instants for the data path and the driver."""
+
+Headers = Sequence[tuple[bytes, bytes]]
+"""Header fields in order; names in any case unless said otherwise."""
+
+
+class ClientRequest:
+    """A client's request. Header names are kept as sent in `headers` and in lower case in `fields`."""
+
+    __slots__ = ("arrived_at", "body", "fields", "headers", "method", "peer", "read_at", "target", "version")
+
+    def __init__(self, arrived_at: float, peer: str) -> None:
+        self.arrived_at = arrived_at  # first byte of it read
+        self.read_at = arrived_at  # last byte of it read
+        self.peer = peer  # address of the client, "" where not known
+        self.method = b""
+        self.target = b""  # path and query as sent
+        self.version = b"1.1"
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.fields: dict[bytes, bytes] = {}  # lower-case name -> value; repeated ones joined by ", "
+        self.body: bytes = b""
+
+    def header(self, name: bytes) -> bytes:
+        """The value of the header of that lower-case name; b"" where the client sent none."""
+        return self.fields.get(name, b"")
+
+
+class Answer:
+    """A whole answer made by us. Date, Content-Length and Connection are added by the data path."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+class TokenSink(Protocol):
+    """What the data path needs of `slo.timing.TokenClock`."""
+
+    num_tokens: int
+
+    def tokens(self, at: float, num: int) -> None:
+        """`num` output tokens were read from the engine in one event at that instant."""
+
+    def stall(self, seconds: float) -> None:
+        """The client took nothing for so long while bytes waited for it."""
+
+
+class Attempt:
+    """One try at one replica: where to, what to send, what to watch for.
+
+    The request's own bytes go out where `target` and `body` are None. Hop-by-hop headers, Host, Content-Length,
+    Accept-Encoding and Expect are the data path's; `drop_headers` (lower-case names) and `add_headers` change the rest.
+    """
+
+    __slots__ = (
+        "add_answer_headers",
+        "add_headers",
+        "body",
+        "drop_answer_headers",
+        "drop_headers",
+        "endpoint",
+        "hide_usage",
+        "replica",
+        "reserved_output_tokens",
+        "streaming",
+        "target",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        replica: str,
+        tokens: TokenSink,
+        endpoint: Endpoint = Endpoint.OTHER,
+        *,
+        streaming: bool = False,
+        target: bytes | None = None,
+        body: bytes | None = None,
+        drop_headers: frozenset[bytes] = frozenset(),
+        add_headers: Headers = (),
+        drop_answer_headers: frozenset[bytes] = frozenset(),
+        add_answer_headers: Headers = (),
+        reserved_output_tokens: int = 0,
+        hide_usage: bool = False,
+    ) -> None:
+        self.replica = replica  # base URL, e.g. "http://10.0.0.1:8000"; a path in it is put before the target's
+        self.tokens = tokens  # may be shared by all attempts of a request: a failed one has produced no token
+        self.endpoint = endpoint
+        self.streaming = streaming  # the client asked for a stream
+        self.target = target
+        self.body = body
+        self.drop_headers = drop_headers
+        self.add_headers = add_headers
+        self.drop_answer_headers = drop_answer_headers
+        self.add_answer_headers = add_answer_headers
+        self.reserved_output_tokens = reserved_output_tokens  # 0: nothing was reserved, `outgrown` is never called
+        self.hide_usage = hide_usage  # the client did not ask for the stream's usage event: take it out
+
+
+class Usage:
+    """Token counts as the engine told them; None is "did not say", which is not zero."""
+
+    __slots__ = ("cached_tokens", "output_tokens", "prompt_tokens")
+
+    def __init__(
+        self, prompt_tokens: int | None = None, output_tokens: int | None = None, cached_tokens: int | None = None
+    ) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.output_tokens = output_tokens
+        self.cached_tokens = cached_tokens
+
+
+class Ended:
+    """How a dispatched request ended: completed, failed, aborted or evicted."""
+
+    __slots__ = ("at", "outcome", "phase", "reason", "status", "usage")
+
+    def __init__(self, at: float, outcome: Outcome, reason: Reason, *, phase: Phase, status: int, usage: Usage) -> None:
+        self.at = at
+        self.outcome = outcome
+        self.reason = reason
+        self.phase = phase  # where it struck; NONE for completed
+        self.status = status  # the engine's; 0 where no head came
+        self.usage = usage
+
+
+class Exchange(Protocol):
+    """One request and its answer, as the driver sees it."""
+
+    request: ClientRequest
+    context: object  # the driver's own; the data path never looks at it
+
+    @property
+    def phase(self) -> Phase:
+        """Where the request is now: queue until forwarded, then connect, prefill, decode."""
+
+    @property
+    def open(self) -> bool:
+        """Whether `answer` or `forward` would still do something."""
+
+    def answer(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
+        """Answer it and end the exchange; only while nothing is dispatched."""
+
+    def forward(self, attempt: Attempt) -> None:
+        """Send it to a replica; only while no other attempt runs and no byte has reached the client."""
+
+    def evict(self, reason: Reason) -> None:
+        """End it after dispatch: the engine's connection is closed and `ended` is called within this call."""
+
+
+class Hands(Protocol):
+    """What the driver does when the data path reports."""
+
+    def head_read(self, request: ClientRequest) -> Answer | None:
+        """May this body be read? An Answer refuses without reading it (unknown key); None goes on. `body` is empty."""
+
+    def request(self, exchange: Exchange) -> None:
+        """A whole request; the driver answers or forwards, now or later."""
+
+    def client_left(self, exchange: Exchange, at: float) -> None:
+        """The client went away while nothing was dispatched."""
+
+    def first_token(self, exchange: Exchange, at: float) -> None:
+        """The first output token was read; it is passed on after this returns. Streams only."""
+
+    def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
+        """The output passed its reservation (and again at each doubling)."""
+
+    def attempt_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        """The attempt is over, no byte has reached the client. `retry_after` s as the engine asked, 0: it did not."""
+
+    def ended(self, exchange: Exchange, end: Ended) -> None:
+        """It is over; the last bytes go to the client after this returns."""
+
+    def refusal(self, request: ClientRequest, reason: Reason, at: float) -> Answer:
+        """The data path refuses what never became a whole request (malformed, too large, too slow): count it, word it.
+
+        `request` holds what was understood so far. The connection is closed after the answer.
+        """
+
+    def failure(self, exchange: Exchange, reason: Reason) -> Answer:
+        """Words for a request that `ended` badly before any byte reached the client (total timeout, evicted)."""
+
+    def failure_event(self, exchange: Exchange, reason: Reason) -> bytes:
+        """The error event, in the endpoint's own shape, for a stream that breaks; it ends with a blank line."""
