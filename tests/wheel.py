@@ -1,0 +1,45 @@
+"""Builds the wheel as a user's installer would, opens it, imports it in a fresh environment and runs its commands."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MUST_HOLD = ("plimsoll/py.typed", "plimsoll/cli/main.py", "plimsoll/governor/governor.py")
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """Run a command outside the source tree; its output, or an end with its errors."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, cwd=tempfile.gettempdir(),
+        env=os.environ | environment, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    """Fail with the reason at the first thing that is not as a user expects."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT)
+        wheel = next(Path(folder).glob("*.whl"))
+        names = set(zipfile.ZipFile(wheel).namelist())
+        absent = [name for name in MUST_HOLD if name not in names]
+        assert not absent, f"the wheel lacks {absent}"
+        assert not any(name.startswith("tests/") for name in names), "the wheel carries tests"
+        venv.create(Path(folder) / "env", with_pip=True)
+        python = Path(folder) / "env" / "bin" / "python"
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
+        print("wheel:", wheel.name, run(python, "-m", "plimsoll", "--version").strip())
+        run(python, "-m", "plimsoll", "--help")
+        compiled = [name for name in names if name.endswith(".so")]
+        print(f"wheel: {len(names)} files, {len(compiled)} compiled")
+
+
+if __name__ == "__main__":
+    main()
