@@ -1,0 +1,172 @@
+"""The table of judgements, row by row, and what holds for every cell."""
+
+from fractions import Fraction
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.policy.objective import Objective, Origin, Sli
+from plimsoll.slo.outcome import REASONS, Blame, Outcome, Reason
+from plimsoll.slo.sli import Charge, Facts, Judgement, Verdict, itl_thresholds, judge
+from plimsoll.slo.timing import Timing, TokenClock
+
+TARGET = Fraction(99, 100)
+TTFT = Objective("ttft", Sli.TTFT, 1.0, TARGET)
+ITL = Objective("itl", Sli.ITL, 0.5, TARGET)
+TPOT = Objective("tpot", Sli.TPOT, 0.5, TARGET)
+E2E = Objective("e2e", Sli.E2E, 10.0, TARGET)
+USER_E2E = Objective("user-e2e", Sli.E2E, 10.0, TARGET, origin=Origin.USER)
+UP = Objective("availability", Sli.AVAILABILITY, inf, Fraction(999, 1000))
+ALL = (TTFT, ITL, TPOT, E2E, UP)
+GOOD, BAD, CENSORED, EXCLUDED = Judgement.GOOD, Judgement.BAD, Judgement.CENSORED, Judgement.EXCLUDED
+
+
+def timing(first: float = 0.25, gap: float = 0.25, num: int = 5, at: float = 100.0) -> Timing:
+    clock = TokenClock(itl_thresholds(ALL))
+    for i in range(num):
+        clock.tokens(at + first + i * gap, 1)
+    return clock.finish(None)
+
+
+def facts(outcome: Outcome, reason: Reason, ended: float = 5.0, times: Timing | None = None) -> Facts:
+    return Facts(outcome, reason, 100.0, 100.0 + ended, times or Timing())
+
+
+def judgements(facts: Facts) -> tuple[Judgement, ...]:
+    return tuple(verdict.judgement for verdict in judge(ALL, facts))
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (facts(Outcome.COMPLETED, Reason.DONE, 2, timing()), (GOOD, GOOD, GOOD, GOOD, GOOD)),
+        (facts(Outcome.COMPLETED, Reason.DONE, 20, timing(2.0, 0.75, 14)), (BAD, BAD, BAD, BAD, GOOD)),
+        (facts(Outcome.COMPLETED, Reason.DONE, 2, timing(num=1)), (GOOD, EXCLUDED, EXCLUDED, GOOD, GOOD)),
+        (facts(Outcome.COMPLETED, Reason.DONE, 2), (BAD, EXCLUDED, EXCLUDED, GOOD, GOOD)),
+        (facts(Outcome.REJECTED, Reason.TENANT_RATE, 0), (EXCLUDED,) * 5),
+        (facts(Outcome.REJECTED, Reason.BAD_REQUEST, 0), (EXCLUDED,) * 5),
+        (facts(Outcome.FAILED, Reason.ENGINE_REFUSED, 1), (EXCLUDED,) * 5),
+        (facts(Outcome.REJECTED, Reason.QUEUE_FULL, 0), (BAD, EXCLUDED, EXCLUDED, BAD, BAD)),
+        (facts(Outcome.SHED, Reason.OVERLOAD, 0.5), (BAD, EXCLUDED, EXCLUDED, BAD, BAD)),
+        (facts(Outcome.EXPIRED, Reason.DEADLINE, 0.5), (BAD, EXCLUDED, EXCLUDED, BAD, BAD)),
+        (facts(Outcome.FAILED, Reason.CONNECT_FAILED, 0.5), (BAD, EXCLUDED, EXCLUDED, BAD, BAD)),
+        (facts(Outcome.FAILED, Reason.CONNECTION_LOST, 2, timing()), (GOOD, GOOD, GOOD, BAD, BAD)),
+        (facts(Outcome.EVICTED, Reason.DRAIN_TIMEOUT, 3, timing(gap=0.75)), (GOOD, BAD, BAD, BAD, BAD)),
+        (facts(Outcome.INTERRUPTED, Reason.GATEWAY_DIED, 2), (BAD, EXCLUDED, EXCLUDED, BAD, BAD)),
+        (facts(Outcome.CANCELLED, Reason.CLIENT_LEFT, 0.5), (CENSORED, EXCLUDED, EXCLUDED, CENSORED, EXCLUDED)),
+        (facts(Outcome.ABORTED, Reason.CLIENT_LEFT, 2), (BAD, EXCLUDED, EXCLUDED, CENSORED, EXCLUDED)),
+        (facts(Outcome.ABORTED, Reason.CLIENT_LEFT, 11, timing()), (GOOD, GOOD, GOOD, BAD, EXCLUDED)),
+        (facts(Outcome.EVICTED, Reason.SLOW_CLIENT, 3, timing()), (GOOD, GOOD, GOOD, CENSORED, EXCLUDED)),
+    ],
+)
+def test_the_table(case: Facts, expected: tuple[Judgement, ...]) -> None:
+    assert judgements(case) == expected
+
+
+reasons_of: dict[Outcome, list[Reason]] = {
+    Outcome.COMPLETED: [Reason.DONE],
+    Outcome.REJECTED: [Reason.BAD_REQUEST, Reason.TENANT_RATE, Reason.QUEUE_FULL, Reason.BUDGET_SPENT],
+    Outcome.SHED: [Reason.OVERLOAD, Reason.DRAINING],
+    Outcome.EXPIRED: [Reason.DEADLINE, Reason.QUEUE_TIMEOUT],
+    Outcome.CANCELLED: [Reason.CLIENT_LEFT],
+    Outcome.ABORTED: [Reason.CLIENT_LEFT, Reason.SLOW_CLIENT],
+    Outcome.FAILED: [Reason.ENGINE_REFUSED, Reason.ENGINE_ERROR, Reason.ENGINE_BUSY],
+    Outcome.EVICTED: [Reason.SLOW_CLIENT, Reason.DRAIN_TIMEOUT],
+    Outcome.INTERRUPTED: [Reason.GATEWAY_DIED],
+}
+endings = st.sampled_from([(outcome, reason) for outcome, reasons in reasons_of.items() for reason in reasons])
+grid = st.integers(0, 64).map(lambda n: n / 4)
+
+
+@st.composite
+def any_facts(draw: st.DrawFn) -> Facts:
+    outcome, reason = draw(endings)
+    ran = outcome in {Outcome.COMPLETED, Outcome.FAILED, Outcome.ABORTED, Outcome.EVICTED}
+    num = draw(st.integers(0, 8)) if ran else 0
+    times = timing(draw(grid), draw(grid), num) if num else Timing()
+    ended = max(draw(grid), times.last_token_at - 100.0)
+    return Facts(
+        outcome,
+        reason,
+        100.0,
+        100.0 + ended,
+        times,
+        generative=draw(st.booleans()),
+        streaming=draw(st.booleans()),
+        num_choices=draw(st.sampled_from([1, 1, 2])),
+        judge_non_streaming=draw(st.booleans()),
+        infeasible_deadline=draw(st.booleans()),
+        upstream_time=draw(st.none() | grid),
+        baseline_ttft=draw(st.none() | grid),
+        baseline_tpot=draw(st.none() | grid),
+        upstream_baseline=draw(grid),
+    )
+
+
+@given(any_facts())
+def test_counts_agree_with_the_word_and_only_bad_is_charged(case: Facts) -> None:
+    for objective, verdict in zip((*ALL, USER_E2E), judge((*ALL, USER_E2E), case), strict=True):
+        assert verdict.objective == objective.name
+        assert (verdict.judgement is BAD) == (verdict.num_bad > 0) == (verdict.charge is not None)
+        assert (verdict.judgement in {CENSORED, EXCLUDED}) == (verdict.num_good + verdict.num_bad == 0)
+        if not objective.counts_tokens:
+            assert verdict.num_good + verdict.num_bad <= 1
+
+
+@given(any_facts())
+def test_the_clients_and_the_tenants_own_doing_is_never_held_against_us(case: Facts) -> None:
+    if REASONS[case.reason].blame in {Blame.CLIENT, Blame.TENANT}:
+        assert set(judgements(case)) == {EXCLUDED}
+    if REASONS[case.reason].blame is Blame.LEFT:
+        assert judgements(case)[-1] is EXCLUDED
+
+
+@given(any_facts())
+def test_what_we_refused_or_broke_is_always_bad_availability(case: Facts) -> None:
+    infeasible = case.infeasible_deadline and case.reason is Reason.DEADLINE
+    if REASONS[case.reason].blame is Blame.OURS and not infeasible:
+        assert judgements(case)[-2:] == (BAD, BAD)
+
+
+@given(any_facts(), grid)
+def test_a_looser_threshold_never_turns_good_into_bad(case: Facts, more: float) -> None:
+    for objective in (TTFT, E2E, USER_E2E):
+        looser = Objective("looser", objective.sli, objective.below + more, TARGET, origin=objective.origin)
+        tight, loose = judge((objective, looser), case)
+        assert not (tight.judgement is GOOD and loose.judgement is BAD)
+
+
+@given(any_facts())
+def test_embeddings_and_unstreamed_answers_have_no_token_figures(case: Facts) -> None:
+    if not case.generative or not (case.streaming or case.judge_non_streaming):
+        assert judgements(case)[:3] == (EXCLUDED,) * 3
+
+
+def test_the_users_clock_starts_upstream() -> None:
+    late = Facts(Outcome.COMPLETED, Reason.DONE, 100.0, 104.0, timing(num=16), upstream_time=7.0)
+    here, user = judge((E2E, USER_E2E), late)
+    assert here.judgement is GOOD
+    assert user == Verdict("user-e2e", BAD, 0, 1, Charge.UNLABELLED)  # no baseline known, so nobody's
+    known = Facts(
+        Outcome.COMPLETED, Reason.DONE, 100.0, 104.0, timing(num=16), upstream_time=7.0,
+        baseline_ttft=0.25, baseline_tpot=0.25, upstream_baseline=1.0,
+    )  # fmt: skip
+    assert judge((USER_E2E,), known)[0].charge is Charge.UPSTREAM  # 7 + 4 > 10 and 1 + 4 is not
+
+
+def test_an_infeasible_deadline_is_excluded_only_when_it_expires() -> None:
+    queued = Facts(Outcome.EXPIRED, Reason.DEADLINE, 100.0, 100.0, Timing(), infeasible_deadline=True)
+    assert set(judgements(queued)) == {EXCLUDED}
+    served = Facts(Outcome.COMPLETED, Reason.DONE, 100.0, 102.0, timing(), infeasible_deadline=True)
+    assert judgements(served) == (GOOD,) * 5
+
+
+def test_thresholds_not_counted_exactly_are_read_from_the_sketch_and_never_too_many() -> None:
+    times = timing(gap=0.75, num=11)
+    other = Objective("other", Sli.ITL, 0.5, TARGET)
+    verdict = judge((ITL, other), facts(Outcome.COMPLETED, Reason.DONE, 9, times))[1]
+    assert verdict == Verdict("other", BAD, 0, 10, Charge.OURS)
+    same_bucket = Objective("edge", Sli.ITL, 0.749, TARGET)
+    assert judge((ITL, same_bucket), facts(Outcome.COMPLETED, Reason.DONE, 9, times))[1].num_bad == 0
