@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 
-class StepCoefficients(Struct, frozen=True):
-    """Seconds of one step: max(a + e·T, b·T + c) + d + f·B + g·ctx + pw·PW, see `steptime.py` for the symbols."""
+class StepCoefficients(Struct, frozen=True, forbid_unknown_fields=True):
+    """Seconds of a step: max(a + e·T, b·T + c) + d + f·B + g·ctx + pw·PW + kp·KP; `steptime.py` tells the symbols."""
 
     a: float = 0.0
     e: float = 0.0
@@ -17,7 +17,7 @@ class StepCoefficients(Struct, frozen=True):
     kp: float = 0.0
 
 
-class EngineProfile(Struct, frozen=True):
+class EngineProfile(Struct, frozen=True, forbid_unknown_fields=True):
     """One engine on one kind of machine. Shipped ones are YAML files beside this module (`profiles/`)."""
 
     name: str
@@ -34,3 +34,7 @@ class EngineProfile(Struct, frozen=True):
     prefix_caching: bool = True
     fitted_max_tokens: int = 0  # range of the fit: tokens in a step; 0: not said
     fitted_max_context: int = 0  # range of the fit: sum of context tokens
+    model: str = ""  # what it serves, as the engine names it
+    engine: str = "vllm"  # whose metric names and error texts an emulated replica speaks
+    priority_scheduling: bool = False  # vLLM's --scheduling-policy priority; lower numbers go first
+    reserve_prompt: bool = True  # admit only where the whole prompt fits, not its first chunk (vLLM >= 0.19)
