@@ -45,7 +45,8 @@ def parse(text: str, source: str) -> EngineProfile:
 
 
 def _yaml(text: str, source: str) -> Any:
-    from ruamel.yaml import YAML, YAMLError  # noqa: PLC0415 - heavy; most commands never read a profile
+    from ruamel.yaml import YAML  # noqa: PLC0415 - heavy; most commands never read a profile
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
 
     try:
         return YAML(typ="safe", pure=True).load(text)
