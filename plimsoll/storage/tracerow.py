@@ -1,0 +1,17 @@
+"""One request of somebody else's traffic, whatever file it came from."""
+
+from msgspec import Struct
+
+
+class TraceRow(Struct, frozen=True, gc=False):
+    """What a trace says of one request. `at` is s after the first row; "" and () mean that the trace does not say."""
+
+    at: float
+    prompt_tokens: int  # ≥ 1
+    output_tokens: int  # ≥ 1
+    prefix_ids: tuple[int, ...] = ()  # one a block of `block_tokens`: equal ids at equal places are equal tokens
+    block_tokens: int = 0  # tokens that one prefix id stands for; 0: no ids
+    tenant: str = ""
+    session: str = ""
+    cause: str = ""
+    criticality: str = ""
