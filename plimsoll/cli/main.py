@@ -13,7 +13,11 @@ app = App(
     version=__version__,
     help="Govern the tail latency, fairness and error budgets of LLM inference for several tenants.",
 )
-COMMANDS: tuple[str, ...] = ("replay",)
+COMMANDS: tuple[str, ...] = (
+    "check",
+    "key",
+    "replay",
+)
 """Each is a module of this room with a function of the same name; its docstring is the help."""
 
 for _name in COMMANDS:

@@ -1,0 +1,33 @@
+"""`plimsoll key`: a fresh API key for a tenant and the digest that goes into the policy."""
+
+import sys
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from plimsoll.errors import UsageError
+
+
+def key(*, digest: Annotated[bool, Parameter(negative="")] = False) -> None:
+    """Make an API key: give the first line to the tenant, put the second into its `keys`. Neither is kept here.
+
+    Parameters
+    ----------
+    digest
+        Make no key: read one from standard input (so that it stays out of the shell's history), print its digest.
+    """
+    if digest:
+        given = sys.stdin.readline().strip()
+        if not given:
+            raise UsageError("no key on standard input: plimsoll key --digest < file")
+        print(digest_of(given))  # noqa: T201 - the command's output
+        return
+    fresh = f"pl-{token_urlsafe(32)}"
+    print(f"{fresh}\n{digest_of(fresh)}")  # noqa: T201 - the command's output
+
+
+def digest_of(secret: str) -> str:
+    """As `keys` wants it; a key of 256 random bits needs no salt and no slow hash."""
+    return f"sha256:{sha256(secret.encode()).hexdigest()}"

@@ -1,0 +1,252 @@
+"""The policy document: one YAML file, read once into frozen values; every fault is told at once, with its place."""
+
+from enum import StrEnum
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from plimsoll.errors import Fault, PolicyError, UnitError, UsageError
+from plimsoll.policy import presets
+from plimsoll.policy.objective import Sli
+from plimsoll.policy.policy import (
+    BudgetRules,
+    Degradation,
+    GatewayRules,
+    Order,
+    Policy,
+    Pool,
+    RoutingRule,
+    Scheduling,
+    Service,
+    Timeouts,
+    Trigger,
+    UpstreamTrust,
+)
+from plimsoll.policy.pools import read_pools
+from plimsoll.policy.section import Faults, Section, compose
+from plimsoll.policy.tenants import read_tenants, read_timezone
+from plimsoll.policy.tiers import read_tiers
+from plimsoll.units import parse_duration, parse_size
+
+VERSION: Final = 1
+"""Of the document's format: the number behind its `plimsoll:` key."""
+_LARGEST: Final = 16 * 1024 * 1024
+"""Bytes; a policy of ten thousand tenants has two million."""
+
+_SERVICE, _BUDGET, _TRIGGER, _SCHEDULING = Service(), BudgetRules(), Trigger(), Scheduling()
+_GATEWAY, _TIMEOUTS = GatewayRules(), Timeouts()
+
+
+class Level(StrEnum):
+    """What a step of the degradation ladder takes away."""
+
+    DROP_PLUGINS = "drop_plugins"
+    BATCH_OF_ONE = "batch_of_one"
+    SMALL_MODEL = "small_model"
+
+
+class Examination(Struct, frozen=True):
+    """What reading a document came to. `policy` is None where there are faults."""
+
+    policy: Policy | None
+    faults: tuple[Fault, ...]
+    warnings: tuple[Fault, ...]
+
+
+def load(path: Path | str) -> Policy:
+    """The policy in that file; PolicyError with all its faults, UsageError where it cannot be read."""
+    return parse(read(path), str(path))
+
+
+def read(path: Path | str) -> str:
+    """The text of a policy file; UsageError says why it cannot be had."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the policy {path}: {error.strerror}") from error
+    if len(raw) > _LARGEST:
+        raise UsageError(f"{path} has {len(raw)} bytes: hardly a policy")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+def parse(text: str, source: str = "policy") -> Policy:
+    """The policy in that text; PolicyError with all its faults. `source` names it in messages."""
+    examination = examine(text)
+    if examination.policy is None:
+        raise PolicyError(source, list(examination.faults))
+    return examination.policy
+
+
+def examine(text: str) -> Examination:
+    """Everything wrong and everything doubtful in a policy, in the order of its lines."""
+    faults = Faults()
+    top = compose(text, faults)
+    policy = None if top is None else _read(top, sha256(text.encode()).hexdigest()[:12])
+    found = sorted(faults.all, key=lambda fault: fault.line)
+    wrong = tuple([fault for fault in found if not fault.warning])
+    return Examination(None if wrong else policy, wrong, tuple([fault for fault in found if fault.warning]))
+
+
+def _read(top: Section, version: str) -> Policy:
+    if top.required("plimsoll") and top.whole("plimsoll", VERSION) != VERSION:
+        top.fault("plimsoll", f"this Plimsoll reads version {VERSION} of the document")
+    service = _read_service(top)
+    tiers = read_tiers(top, service)
+    policy = Policy(
+        service=service,
+        tiers=tiers,
+        tenants=read_tenants(top, tiers),
+        pools=(pools := read_pools(top)),
+        budget=_read_budget(top),
+        degradation=_read_degradation(top, pools),
+        scheduling=_read_scheduling(top),
+        gateway=_read_gateway(top),
+        version=version,
+    )
+    top.done()
+    return policy
+
+
+def _read_service(top: Section) -> Service:
+    section = top.section("service")
+    if section is None:
+        return Service()
+    service = Service(
+        timezone=read_timezone(section, _SERVICE.timezone),
+        period=_read_period(section),
+        shared_pool=section.ratio("shared_pool", _SERVICE.shared_pool),
+        upstream_time=section.choice("upstream_time", UpstreamTrust, UpstreamTrust.NONE),
+        judge_non_streaming=section.flag("judge_non_streaming", _SERVICE.judge_non_streaming),
+        censored_limit=section.ratio("censored_limit", _SERVICE.censored_limit, above=Fraction(0)),
+    )
+    section.done()
+    if not Fraction(15, 100) <= service.shared_pool <= Fraction(25, 100):
+        section.fault("shared_pool", "must be from 15% to 25%")
+    return service
+
+
+def _read_period(section: Section) -> str:
+    """`month`, or a rolling window of whole days as "30d"."""
+    text = section.text("period", _SERVICE.period)
+    if text == "month":
+        return text
+    try:
+        seconds = parse_duration(text)
+    except UnitError:
+        section.fault("period", f"{text!r} is neither month nor a rolling window", "for example month or 30d")
+        return _SERVICE.period
+    if seconds < 86_400 or seconds % 86_400 or seconds > 366 * 86_400:
+        section.fault("period", "a rolling window has whole days, from 1d to 366d")
+    return f"{int(seconds // 86_400)}d"
+
+
+def _read_budget(top: Section) -> BudgetRules:
+    section = top.section("budget")
+    if section is None:
+        return BudgetRules()
+    rules = BudgetRules(
+        warn_at=section.ratio("warn_at", _BUDGET.warn_at, above=Fraction(0)),
+        degrade_at=section.ratio("degrade_at", _BUDGET.degrade_at, above=Fraction(0)),
+    )
+    section.done()
+    if rules.warn_at > rules.degrade_at:
+        section.fault("warn_at", "must not be above degrade_at: the warning comes first")
+    return rules
+
+
+def _read_degradation(top: Section, pools: tuple[Pool, ...]) -> Degradation:
+    section = top.section("degradation")
+    if section is None:
+        return Degradation()
+    levels: list[str] = []
+    for level, line in section.texts("levels"):
+        known = [each.value for each in Level]
+        if level not in known:
+            section.faults.add(section.at("levels"), line, f"{level!r} is none of {', '.join(known)}")
+        elif level in levels:
+            section.faults.add(section.at("levels"), line, f"{level} is given twice")
+        else:
+            levels.append(level)
+    when = section.section("when")
+    degradation = Degradation(_read_trigger(when) if when else Trigger(), tuple(levels))
+    section.done()
+    if levels and when is None:
+        section.warn("levels", "never reached: `when` is missing")
+    if Level.SMALL_MODEL in levels and pools and not any(pool.degrade_target for pool in pools):
+        section.fault("levels", "small_model needs a pool with degrade_target: true")
+    return degradation
+
+
+def _read_trigger(section: Section) -> Trigger:
+    p99_of = section.choice("p99_of", Sli, Sli.ITL)
+    if p99_of is Sli.AVAILABILITY:
+        section.fault("p99_of", "availability has no quantile", "one of ttft, itl, tpot, e2e")
+    section.required("above")
+    trigger = Trigger(
+        p99_of.value, section.duration("above", _TRIGGER.above), section.duration("for", _TRIGGER.for_, zero=True)
+    )
+    section.done()
+    return trigger
+
+
+def _read_scheduling(top: Section) -> Scheduling:
+    if top.is_text("scheduling"):
+        name = top.text("scheduling")
+        if name and name not in presets.PRESETS:
+            top.fault("scheduling", f"no preset is named {name!r}", f"known: {', '.join(presets.PRESETS)}")
+        return presets.PRESETS.get(name, Scheduling())
+    section = top.section("scheduling")
+    if section is None:
+        return Scheduling()
+    rules = Scheduling(
+        order=section.choice("order", Order, _SCHEDULING.order),
+        routing=section.choice("routing", RoutingRule, _SCHEDULING.routing),
+        tiers_matter=section.flag("tiers_matter", _SCHEDULING.tiers_matter),
+        reserve_kv=section.flag("reserve_kv", _SCHEDULING.reserve_kv),
+        strict=section.flag("strict", _SCHEDULING.strict),
+        output_quantile=section.ratio(
+            "output_quantile", _SCHEDULING.output_quantile, above=Fraction(0), below_one=True
+        ),
+        oversubscription=section.ratio("oversubscription", _SCHEDULING.oversubscription),
+        bypasses=section.whole("bypasses", _SCHEDULING.bypasses, least=0, most=1_000_000),
+        saturation_limit=section.ratio("saturation_limit", _SCHEDULING.saturation_limit, above=Fraction(0), most=2),
+        retries=section.whole("retries", _SCHEDULING.retries, least=0, most=10),
+    )
+    section.done()
+    if rules.strict and rules.oversubscription > 0:
+        section.fault("oversubscription", "must be 0 in strict mode")
+    return rules
+
+
+def _read_gateway(top: Section) -> GatewayRules:
+    section = top.section("gateway")
+    if section is None:
+        return GatewayRules()
+    timeouts = section.section("timeouts")
+    rules = GatewayRules(
+        max_body=section.whole("max_body", _GATEWAY.max_body, least=1024, parse=parse_size),
+        max_headers=section.whole("max_headers", _GATEWAY.max_headers, least=1024, parse=parse_size),
+        max_connections=section.whole("max_connections", _GATEWAY.max_connections),
+        stream_buffer=section.whole("stream_buffer", _GATEWAY.stream_buffer, least=4096, parse=parse_size),
+        cors_origins=tuple([origin for origin, _ in section.texts("cors_origins")]),
+        probe_every=section.duration("probe_every", _GATEWAY.probe_every),
+        timeouts=_read_timeouts(timeouts) if timeouts else Timeouts(),
+        hide_engine_headers=section.flag("hide_engine_headers", _GATEWAY.hide_engine_headers),
+    )
+    section.done()
+    return rules
+
+
+def _read_timeouts(section: Section) -> Timeouts:
+    names = Timeouts.__struct_fields__
+    timeouts = Timeouts(**{name: section.duration(name, getattr(_TIMEOUTS, name)) for name in names})
+    section.done()
+    if timeouts.total < timeouts.first_byte:
+        section.warn("total", "below first_byte, which can never pass then")
+    return timeouts

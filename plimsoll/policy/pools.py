@@ -1,0 +1,142 @@
+"""Reads `pools`: the replicas that serve, and which prompts go to which of them."""
+
+import re
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+from plimsoll.policy.policy import Pool
+from plimsoll.policy.section import Section
+from plimsoll.policy.tiers import read_name
+from plimsoll.units import format_tokens, parse_tokens
+
+
+class Engine(StrEnum):
+    """Inference servers whose metrics are known; `openai` is any other that speaks the API."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    TRTLLM = "trtllm"
+    TGI = "tgi"
+    LLAMACPP = "llamacpp"
+    OPENAI = "openai"
+
+
+_TELL_CAPACITY: Final = frozenset({Engine.VLLM, Engine.SGLANG, Engine.TRTLLM})
+_MAY_TELL_CAPACITY: Final = frozenset({Engine.LLAMACPP, Engine.TGI})
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_pools(top: Section) -> tuple[Pool, ...]:
+    """All pools, in the document's order."""
+    names: dict[str, int] = {}
+    urls: dict[str, str] = {}
+    sections = list(top.sections("pools"))
+    pools = tuple([_read_pool(section, names, urls) for section in sections])
+    if not pools and not top.has("pools"):
+        top.faults.warn("pools", top.line, "none: every model is unknown")
+    _check_ranges(top, sections, pools)
+    _check_aliases(sections, pools)
+    return pools
+
+
+def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) -> Pool:
+    name = read_name(section, names, "pool")
+    for key in ("model", "engine", "replicas"):
+        section.required(key)
+    pool = Pool(
+        name=name,
+        model=section.text("model"),
+        engine=section.choice("engine", Engine, Engine.VLLM).value,
+        replicas=_read_replicas(section, urls, name),
+        min_prompt_tokens=section.whole("min_prompt_tokens", 0, least=0, parse=parse_tokens),
+        max_prompt_tokens=section.whole("max_prompt_tokens", None, parse=parse_tokens),
+        max_context=section.whole("max_context", None, parse=parse_tokens),
+        max_concurrency=section.whole("max_concurrency", None),
+        profile=section.text("profile") or None,
+        degrade_target=section.flag("degrade_target", False),
+        aliases=tuple([alias for alias, _ in section.texts("aliases")]),
+        engine_key=_read_variable(section),
+    )
+    section.done()
+    _check_capacity(section, pool)
+    if pool.max_context is not None and (pool.max_prompt_tokens or pool.min_prompt_tokens) > pool.max_context:
+        section.fault("max_context", f"{pool.max_context} tokens hold no prompt of this pool's range")
+    return pool
+
+
+def _read_replicas(section: Section, known: dict[str, str], pool: str) -> tuple[str, ...]:
+    found = []
+    texts = section.texts("replicas")
+    if section.has("replicas") and not texts:
+        section.fault("replicas", "at least one is needed", 'for example ["http://10.0.0.1:8000"]')
+    for i, (text, line) in enumerate(texts):
+        path, url = f"{section.at('replicas')}[{i}]", text.strip().rstrip("/")
+        wrong = _wrong_with(url)
+        if wrong:
+            section.faults.add(path, line, wrong, "for example http://10.0.0.1:8000")
+        elif url in known:
+            section.faults.add(path, line, f"{url} is a replica of pool {known[url]!r} already")
+        else:
+            known[url] = pool
+            found.append(url)
+    return tuple(found)
+
+
+def _wrong_with(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return f"{url!r} is no URL"
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+        return f"{url!r} is no http or https URL with a host"
+    if parts.username is not None or parts.password is not None:
+        return "a URL with credentials in it; name the variable that holds the key in engine_key"
+    return f"{url!r} has a query or fragment" if parts.query or parts.fragment else ""
+
+
+def _read_variable(section: Section) -> str | None:
+    name = section.text("engine_key")
+    if name and not _VARIABLE.fullmatch(name):
+        section.fault("engine_key", "must be the name of an environment variable, not the key itself")
+        return None
+    return name or None
+
+
+def _check_capacity(section: Section, pool: Pool) -> None:
+    """Without any known capacity nothing could be admitted safely."""
+    if pool.profile or pool.max_concurrency or not section.has("engine") or pool.engine in _TELL_CAPACITY:
+        return
+    if pool.engine in _MAY_TELL_CAPACITY:
+        section.warn("engine", f"{pool.engine} may not tell its capacity", "give max_concurrency or a profile")
+    else:
+        section.fault("engine", f"{pool.engine} tells no capacity", "give max_concurrency (or a profile)")
+
+
+def _check_ranges(top: Section, sections: list[Section], pools: tuple[Pool, ...]) -> None:
+    """Ranges are half-open; those of one model's pools must join, or prompts in between have nowhere to go."""
+    models: dict[str, list[Pool]] = {}
+    for section, pool in zip(sections, pools, strict=True):
+        if pool.max_prompt_tokens is not None and pool.max_prompt_tokens <= pool.min_prompt_tokens:
+            section.fault("max_prompt_tokens", "must be above min_prompt_tokens: ranges are half-open, min <= n < max")
+        elif pool.model and pool.replicas:
+            models.setdefault(pool.model, []).append(pool)
+    for model, of_model in models.items():
+        reached = 0
+        for pool in sorted(of_model, key=lambda pool: pool.min_prompt_tokens):
+            if pool.min_prompt_tokens > reached:
+                span = f"{format_tokens(reached)} to {format_tokens(pool.min_prompt_tokens)} tokens"
+                note = top.warn if reached == 0 else top.fault
+                note("pools", f"no pool of model {model!r} takes prompts of {span}")
+            if pool.max_prompt_tokens is None:
+                break
+            reached = max(reached, pool.max_prompt_tokens)
+
+
+def _check_aliases(sections: list[Section], pools: tuple[Pool, ...]) -> None:
+    meaning: dict[str, str] = {pool.model: pool.model for pool in pools}
+    for section, pool in zip(sections, pools, strict=True):
+        for alias in pool.aliases:
+            if meaning.setdefault(alias, pool.model) != pool.model:
+                section.fault("aliases", f"{alias!r} already means model {meaning[alias]!r}")

@@ -1,0 +1,29 @@
+"""Named sets of scheduling rules, so that one policy can be run beside what it is measured against."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from plimsoll.errors import UsageError
+from plimsoll.policy.policy import Order, Policy, RoutingRule, Scheduling
+
+PRESETS: Final[dict[str, Scheduling]] = {
+    "default": Scheduling(),
+    "fcfs": Scheduling(
+        order=Order.FCFS,
+        routing=RoutingRule.ROUND_ROBIN,
+        tiers_matter=False,
+        reserve_kv=False,
+    ),
+}
+"""`default`: rank, floors, fairness within a tier, admission by KV footprint, routing by load and prefix.
+
+`fcfs`: what a plain proxy does: everything goes on at once, replicas in turn, and engines queue for themselves.
+"""
+
+
+def preset(policy: Policy, name: str) -> Policy:
+    """The same promises, tenants and pools under other scheduling rules; UsageError for an unknown name."""
+    if name not in PRESETS:
+        raise UsageError(f"no preset is named {name!r}; known: {', '.join(PRESETS)}")
+    return replace(policy, scheduling=PRESETS[name])

@@ -1,0 +1,280 @@
+"""The policy document: everything written is read, every mistake is told, nothing crashes."""
+
+from fractions import Fraction
+from math import inf
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from plimsoll.errors import Fault, PolicyError, UsageError
+from plimsoll.policy import document
+from plimsoll.policy.objective import Objective, Origin, Sli
+from plimsoll.policy.policy import Limits, Policy, UpstreamTrust
+from plimsoll.policy.presets import PRESETS, preset
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "policy.yaml"
+TEXT = EXAMPLE.read_text()
+KEY = "sha256:" + "ab" * 32
+SMALL = f"""plimsoll: 1
+tiers:
+  - {{name: gold, rank: 0, share: 50%, objectives: [{{sli: ttft, below: 1s, target: 99%}}]}}
+tenants:
+  - {{name: acme, tier: gold, keys: ["{KEY}"]}}
+pools:
+  - {{name: chat, model: m, engine: vllm, replicas: ["http://127.0.0.1:1"]}}
+"""
+
+
+def faults_of(text: str) -> list[Fault]:
+    return list(document.examine(text).faults)
+
+
+def warnings_of(text: str) -> list[Fault]:
+    return list(document.examine(text).warnings)
+
+
+def test_the_example_is_good_and_says_what_the_design_says() -> None:
+    policy = document.load(EXAMPLE)
+    assert warnings_of(TEXT) == []
+    assert policy.service.upstream_time is UpstreamTrust.HEADER
+    gold = policy.tier("gold")
+    assert gold.objectives == (
+        Objective("ttft", Sli.TTFT, 0.8, Fraction(199, 200), Fraction(99, 100)),
+        Objective("itl", Sli.ITL, 0.15, Fraction(99, 100)),
+        Objective("e2e", Sli.E2E, 20.0, Fraction(99, 100), None, Origin.USER),
+        Objective("availability", Sli.AVAILABILITY, inf, Fraction(999, 1000)),
+    )
+    acme = policy.tenant("acme")
+    assert acme.limits == Limits(concurrency=64, tokens_per_minute=400_000)
+    assert acme.committed == 3_000_000
+    assert [pool.max_prompt_tokens for pool in policy.pools] == [32_768, None, None]
+    assert policy.degradation.when.for_ == 180.0
+    assert policy.version == document.parse(TEXT).version != document.parse(TEXT + "\n").version
+
+
+TEN_MISTAKES = f"""plimsoll: 1
+service: {{shared_pool: 40%}}
+tiers:
+  - name: gold
+    rank: 0
+    share: 80%
+    objectives:
+      - {{sli: ttft, below: 800, target: 99.5%}}
+      - {{sli: e2e, below: 20s, target: 99.5}}
+      - {{sli: itl, treshold: 1s, below: 100ms, target: 99%, contract: 99.9%}}
+  - {{name: silver, rank: 0, share: 30%}}
+tenants:
+  - {{name: acme, tier: goald, keys: ["{KEY}"]}}
+  - {{name: acme, tier: gold, keys: ["sk-secret-in-the-clear"]}}
+pools:
+  - {{name: chat, model: m, engine: vllm, replicas: ["10.0.0.1:8000"], min_prompt_tokens: 8k, max_prompt_tokens: 8k}}
+"""
+
+
+def test_ten_mistakes_give_their_messages_at_once() -> None:
+    """One message a mistake (there are twelve), each with its line, in the order of the lines; none twice."""
+    with pytest.raises(PolicyError) as caught:
+        document.parse(TEN_MISTAKES, "policy.yaml")
+    found = [(fault.line, fault.path) for fault in caught.value.faults]
+    assert found == [
+        (2, "service.shared_pool"),
+        (3, "tiers"),  # shares above 100 %
+        (8, "tiers[0].objectives[0].below"),  # no unit
+        (9, "tiers[0].objectives[1].target"),  # a percentage without its sign
+        (10, "tiers[0].objectives[2].treshold"),
+        (10, "tiers[0].objectives[2].contract"),  # tighter than the target
+        (11, "tiers[1].rank"),
+        (13, "tenants[0].tier"),
+        (14, "tenants[1].name"),
+        (14, "tenants[1].keys[0]"),
+        (16, "pools[0].replicas[0]"),
+        (16, "pools[0].max_prompt_tokens"),
+    ]
+    text = str(caught.value)
+    assert "policy.yaml: 12 faults" in text
+    assert "sk-secret" not in text
+    assert "did you mean 99.5%?" in text
+    assert "800ms" in text
+
+
+ONE_MISTAKE = [
+    ("plimsoll: 1", "plimsoll: 2", "plimsoll"),
+    ("plimsoll: 1\n", "", "plimsoll"),
+    ("plimsoll: 1", "plimsoll: 1\nbudgets: {}", "budgets"),
+    ("plimsoll: 1", "plimsoll: 1\nplimsoll: 1", "plimsoll"),
+    ("period: month", "period: fortnight", "service.period"),
+    ("Asia/Shanghai", "Mars/Olympus", "service.timezone"),
+    ("Asia/Shanghai", "../../etc/passwd", "service.timezone"),
+    ("shared_pool: 20%", "shared_pool: .nan", "service.shared_pool"),
+    ("upstream_time: header", "upstream_time: headers", "service.upstream_time"),
+    ("name: gold", "name: a/b", "tiers[0].name"),
+    ("name: silver", "name: gold", "tiers[1].name"),
+    ("rank: 0 ", "rank: -1 ", "tiers[0].rank"),
+    ("share: 50%", "share: -50%", "tiers[0].share"),
+    ("share: 50%", "share: 50", "tiers[0].share"),
+    ("share: 50%", "share: 90%", "tiers"),
+    ("trickle: 5%", "trickle: .inf", "tiers[2].trickle"),
+    ("sheddable: true", "sheddable: yes", "tiers[2].sheddable"),
+    ("below: 800ms", "below: 0s", "tiers[0].objectives[0].below"),
+    ("below: 800ms", "below: -1s", "tiers[0].objectives[0].below"),
+    ("below: 800ms", "below: .inf", "tiers[0].objectives[0].below"),
+    ("below: 800ms, ", "", "tiers[0].objectives[0].below"),
+    ("target: 99.5%", "target: 100%", "tiers[0].objectives[0].target"),
+    ("target: 99.5%", "target: 0", "tiers[0].objectives[0].target"),
+    ("target: 99.5%", "target: .nan", "tiers[0].objectives[0].target"),
+    ("sli: ttft", "sli: latency", "tiers[0].objectives[0].sli"),
+    ("sli: itl, below: 150ms", "sli: ttft, below: 2s", "tiers[0].objectives[1].sli"),
+    ("sli: itl,", "sli: availability,", "tiers[0].objectives[1].below"),
+    ("sli: itl,", "name: ttft, sli: itl,", "tiers[0].objectives[1].name"),
+    ("name: acme", "name: pool", "tenants[0].name"),
+    ("name: acme", "name: 17", "tenants[0].name"),
+    ("concurrency: 64, t", "concurrency: 0, t", "tenants[0].limits.concurrency"),
+    ("400k", "400k tokens", "tenants[0].limits.tokens_per_minute"),
+    ("3M per month", "3M per year", "tenants[0].committed"),
+    ("requests_per_minute", "request_per_minute", "tenants[1].limits.request_per_minute"),
+    ("{queue: 200}", "[queue]", "tenants[2].limits"),
+    ("engine: llamacpp", "engine: llama", "pools[2].engine"),
+    ("http://10.0.0.2:8000", "http://10.0.0.1:8000/", "pools[0].replicas[1]"),
+    ("http://10.0.0.2:8000", "ftp://10.0.0.2", "pools[0].replicas[1]"),
+    ("http://10.0.0.2:8000", "http://me:secret@10.0.0.2", "pools[0].replicas[1]"),
+    ("http://10.0.0.2:8000", "http://10.0.0.2:99999", "pools[0].replicas[1]"),
+    ("min_prompt_tokens: 32k", "min_prompt_tokens: 64k", "pools"),
+    ("max_concurrency: 8", "max_concurrency: 1.5", "pools[2].max_concurrency"),
+    ("degrade_target: true", "degrade_target: false", "degradation.levels"),
+    ("degrade_target: true", "engine_key: $KEY\n    degrade_target: true", "pools[2].engine_key"),
+    ("warn_at: 80%", "warn_at: 99%", "budget.warn_at"),
+    ("p99_of: itl", "p99_of: availability", "degradation.when.p99_of"),
+    ("above: 200ms, ", "", "degradation.when.above"),
+    ("[drop_plugins,", "[drop_plugins, drop_plugins,", "degradation.levels"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "path"), ONE_MISTAKE)
+def test_one_mistake_one_message_at_its_place(old: str, new: str, path: str) -> None:
+    assert TEXT.count(old) >= 1
+    found = faults_of(TEXT.replace(old, new, 1))
+    assert [fault.path for fault in found] == [path]
+    assert found[0].line > 0
+    assert found[0].message
+
+
+MORE = [
+    ("scheduling: fifo", "scheduling"),
+    ("scheduling: {order: random}", "scheduling.order"),
+    ("scheduling: {output_quantile: 100%}", "scheduling.output_quantile"),
+    ("scheduling: {strict: true, oversubscription: 5%}", "scheduling.oversubscription"),
+    ("scheduling: {retries: 100}", "scheduling.retries"),
+    ("scheduling: {bypasses: -1}", "scheduling.bypasses"),
+    ("gateway: {max_body: 12}", "gateway.max_body"),
+    ("gateway: {max_body: lots}", "gateway.max_body"),
+    ("gateway: {timeouts: {connect: 0s}}", "gateway.timeouts.connect"),
+    ("gateway: {timeouts: {conect: 1s}}", "gateway.timeouts.conect"),
+    ("gateway: {probe_every: }", "gateway.probe_every"),
+    ("gateway: {cors_origins: [1]}", "gateway.cors_origins[0]"),
+    ("service: {censored_limit: 0%}", "service.censored_limit"),
+]
+
+
+@pytest.mark.parametrize(("line", "path"), MORE)
+def test_mistakes_in_the_other_sections(line: str, path: str) -> None:
+    assert [fault.path for fault in faults_of(SMALL + line)] == [path]
+
+
+def test_an_engine_that_tells_no_capacity_needs_a_limit() -> None:
+    openai = SMALL.replace("vllm", "openai")
+    assert [fault.path for fault in faults_of(openai)] == ["pools[0].engine"]
+    llamacpp = SMALL.replace("vllm", "llamacpp")
+    assert faults_of(llamacpp) == []
+    assert [fault.path for fault in warnings_of(llamacpp)] == ["pools[0].engine"]
+    assert warnings_of(llamacpp.replace("engine:", "max_concurrency: 4, engine:")) == []
+
+
+def test_a_rolling_window_has_no_exchange() -> None:
+    rolling = SMALL + "service: {period: 30d}"
+    policy = document.parse(rolling)
+    assert policy.service.period == "30d"
+    assert policy.tiers[0].exchange == Fraction(0)
+    both = rolling.replace("rank: 0", "rank: 0, exchange: 0.7")
+    assert [fault.path for fault in faults_of(both)] == ["tiers[0].exchange"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("share: 50%", "share: 0.5%", "tiers[0].share"),
+        ("target: 99%", "target: 0.99%", "tiers[0].objectives[0].target"),
+        ("below: 1s", "below: 1h", "tiers[0].objectives[0].below"),
+        ("below: 1s", "from: user, below: 1s", "tiers[0].objectives[0].from"),
+        (f', keys: ["{KEY}"]', "", "tenants[0].name"),
+        ("engine: vllm", "min_prompt_tokens: 4k, engine: vllm", "pools"),
+    ],
+)
+def test_likely_slips_are_warnings(old: str, new: str, path: str) -> None:
+    text = SMALL.replace(old, new)
+    assert text != SMALL
+    assert faults_of(text) == []
+    assert path in [fault.path for fault in warnings_of(text)]
+
+
+def test_availability_is_promised_by_default_and_stands_last() -> None:
+    assert document.parse(SMALL).tiers[0].objectives[-1] == Objective(
+        "availability", Sli.AVAILABILITY, inf, Fraction(999, 1000)
+    )
+    own = SMALL.replace("[{sli", "[{sli: availability, target: 99.99%}, {sli")
+    objectives = document.parse(own).tiers[0].objectives
+    assert [objective.sli for objective in objectives] == [Sli.TTFT, Sli.AVAILABILITY]
+    assert objectives[-1].target == Fraction(9999, 10_000)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", "a: [", "- 1", "42", "a: b: c", "\t", "%YAML 9", "a: &x [*x]", "[" * 1000, "\0"]
+)
+def test_what_is_no_policy_is_told_in_one_message(text: str) -> None:
+    assert len(faults_of(text)) >= 1
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_no_damage_to_a_policy_crashes_its_reading(data: st.DataObject) -> None:
+    """Lines dropped, doubled or overwritten: either a policy or faults, never another exception."""
+    lines = TEXT.splitlines()
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        junk = data.draw(
+            st.sampled_from(["", "- ", "x", "  name: {}", "    rank: [0]", "  - 5", "? [a]: b", "  <<: *a", "~"])
+        )
+        lines[at] = data.draw(st.sampled_from([junk, lines[at] + " " + junk, lines[at] + "\n" + lines[at]]))
+    examination = document.examine("\n".join(lines))
+    assert (examination.policy is None) == bool(examination.faults)
+
+
+@settings(max_examples=15)
+@given(st.text(max_size=40))
+@example(".nan")
+@example("1e999")
+def test_no_value_crashes_its_reading(value: str) -> None:
+    for old in ("800ms", "99.5%", "32k", "3M per month", "month", "http://10.0.0.9:8000"):
+        examination = document.examine(TEXT.replace(old, value, 1))
+        assert (examination.policy is None) == bool(examination.faults)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        document.load(tmp_path / "missing.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
+    with pytest.raises(UsageError, match="UTF-8"):
+        document.load(tmp_path / "latin.yaml")
+
+
+def test_presets_change_the_rules_and_nothing_else() -> None:
+    policy = document.load(EXAMPLE)
+    assert preset(policy, "default") == policy
+    fcfs = preset(policy, "fcfs")
+    assert not fcfs.scheduling.tiers_matter
+    changed = [name for name in Policy.__struct_fields__ if getattr(fcfs, name) != getattr(policy, name)]
+    assert changed == ["scheduling"]
+    assert document.parse(SMALL + "scheduling: fcfs").scheduling == PRESETS["fcfs"]
+    with pytest.raises(UsageError, match="known: default, fcfs"):
+        preset(policy, "lifo")
