@@ -1,0 +1,156 @@
+"""Appending records to the newest segment, and going on to the next one when it is full."""
+
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from plimsoll.errors import DiskFull, StorageError
+from plimsoll.requestlog.codec import RowKind
+from plimsoll.storage.frames import HEADER, MAGIC, frame_bytes
+from plimsoll.storage.keeper import NO_ROOM, Keeper
+from plimsoll.storage.recovery import Tail
+from plimsoll.storage.segment import HEADER_BYTES, RESERVE, new_header, segment_name, segments
+
+SEAL_ROOM: Final = 2 * HEADER.size
+
+
+class Appender:
+    """A buffer in front of one file. Positions are bytes in the segment, offsets bytes in the log."""
+
+    def __init__(
+        self,
+        journal: Path,
+        writer: int,
+        segment_bytes: int,
+        clock: Callable[[], float],
+        checkpoint: Callable[[], bytes],
+    ) -> None:
+        """`checkpoint` gives the first record of each new segment: all that is open then."""
+        self.keeper = Keeper(journal, segment_bytes)
+        self.segment_bytes = segment_bytes
+        self._journal = journal
+        self._writer = writer
+        self._clock = clock
+        self._checkpoint = checkpoint
+        self._buffer: list[bytes] = []
+        self._fd = -1
+        self._seeds: tuple[int, ...] = ()
+        self._base = 0
+        self._position = 0  # after the last appended byte
+        self._written = 0  # after the last byte that the kernel has
+        self._end = 0  # no record but the seal goes beyond
+
+    @property
+    def offset(self) -> int:
+        """Where the next record will begin in the log."""
+        return self._base + self._position
+
+    @property
+    def num_unsynced(self) -> int:
+        """Bytes handed to the kernel and not yet known to be on the device."""
+        return max(0, self._base + self._written - self.keeper.synced)
+
+    @property
+    def left(self) -> int:
+        """Bytes that still fit into the segment at hand."""
+        return self._end - self._position
+
+    def begin(self, base: int) -> None:
+        """Start the first segment of a log, or the one that follows a sealed one. OSError where there is no room."""
+        self._find_reserve()
+        self._take_segment(base)
+
+    def resume(self, tail: Tail) -> None:
+        """Go on in the segment that recovery found, after its last whole record."""
+        self._find_reserve()
+        self._fd = os.open(tail.path, os.O_RDWR)
+        start, stop = tail.torn
+        if stop > start:
+            os.pwrite(self._fd, bytes(stop - start), start)
+        try:
+            os.posix_fallocate(self._fd, 0, self.segment_bytes)
+            self._end = self.segment_bytes - SEAL_ROOM
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._end = max(tail.end, os.fstat(self._fd).st_size - SEAL_ROOM)
+        self._seeds, self._base = tail.header.seeds, tail.header.base
+        self._position = self._written = tail.end
+
+    def append(self, kind: int, payload: bytes) -> None:
+        """Put a record into the buffer. DiskFull where neither this segment nor another has room; nothing is lost then."""
+        size = len(payload) + HEADER.size
+        if self._position + size > self._end:
+            self._next_segment(size)
+        self._buffer.append(HEADER.pack(MAGIC, kind, len(payload), zlib.crc32(payload, self._seeds[kind])))
+        self._buffer.append(payload)
+        self._position += size
+
+    def flush(self) -> None:
+        """Hand the buffer to the kernel: from here on the death of this process loses none of it."""
+        if not self._buffer:
+            return
+        data = b"".join(self._buffer)
+        try:
+            written = os.pwrite(self._fd, data, self._written)
+            while written < len(data):
+                written += os.pwrite(self._fd, data[written:], self._written + written)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                # Preallocated room is room, but for file systems that copy on write; the buffer is kept.
+                raise DiskFull(f"{self._journal}: {error.strerror}") from error
+            raise StorageError(f"{self._journal}: {error.strerror}") from error
+        self._buffer.clear()
+        self._written = self._position
+        self.keeper.written(self._fd, self._base + self._written)
+
+    def close(self) -> None:
+        """Flush, sync, and end the background thread."""
+        self.flush()
+        self.keeper.close()
+        os.close(self._fd)
+
+    def _next_segment(self, size: int) -> None:
+        if size > self.segment_bytes // 2:
+            raise StorageError(f"a record of {size} bytes is too large for segments of {self.segment_bytes}")
+        if not self.keeper.ensure_reserve():
+            raise DiskFull(f"{self._journal}: the disk is full and the reserve segment is used up")
+        seal = frame_bytes(RowKind.SEAL, b"", self._seeds)
+        self._buffer.append(seal)
+        self._position += len(seal)
+        self.flush()
+        self.keeper.sealed(self._fd, self._position, self.offset)
+        self._take_segment(self.offset)
+
+    def _take_segment(self, base: int) -> None:
+        fd = self.keeper.take_reserve(segment_name(base))
+        if fd is None:
+            raise DiskFull(f"{self._journal}: no room for a segment of {self.segment_bytes} bytes")
+        header = new_header(self._writer, base, self._clock())
+        self._fd, self._seeds, self._base = fd, header.seeds, base
+        self._position, self._written, self._end = HEADER_BYTES, 0, self.segment_bytes - SEAL_ROOM
+        first = frame_bytes(RowKind.CHECKPOINT, self._checkpoint(), self._seeds)
+        self._buffer.append(header.to_bytes() + first)
+        self._position += len(first)
+        self.flush()
+
+    def _find_reserve(self) -> None:
+        """Take over the reserve that an earlier process left: it is all zeros until it becomes a segment."""
+        path = self._journal / RESERVE
+        fd = None
+        if path.exists():
+            fd = os.open(path, os.O_RDWR)
+            if os.fstat(fd).st_size != self.segment_bytes:
+                os.close(fd)
+                path.unlink()
+                fd = None
+        self.keeper.start(fd)
+
+
+def remove_after(journal: Path, base: int) -> None:
+    """Remove segments beyond the one that begins at `base`: recovery found that nothing in them counts."""
+    for path in segments(journal):
+        if int(path.stem) > base:
+            path.unlink()
