@@ -80,7 +80,7 @@ class Appender:
         self._position = self._written = tail.end
 
     def append(self, kind: int, payload: bytes) -> None:
-        """Put a record into the buffer. DiskFull where neither this segment nor another has room; nothing is lost then."""
+        """Put a record into the buffer. DiskFull, and nothing changed, where no segment has room for it."""
         size = len(payload) + HEADER.size
         if self._position + size > self._end:
             self._next_segment(size)
@@ -108,9 +108,17 @@ class Appender:
 
     def close(self) -> None:
         """Flush, sync, and end the background thread."""
-        self.flush()
+        try:
+            self.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """End the background thread and let go of the files; what is in the buffer is given up."""
         self.keeper.close()
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def _next_segment(self, size: int) -> None:
         if size > self.segment_bytes // 2:

@@ -1,11 +1,11 @@
 """The data directory: where everything lies, who writes to it, and which schema it has.
 
-    DIR/plimsoll.json    schema and identity of the log
-    DIR/lock             held by the gateway that writes; names its process
-    DIR/policy.yaml      copy of the policy in force, for people (the journal holds every version)
-    DIR/journal/         the log itself
-    DIR/requests/        Parquet files, one a range of the log
-    DIR/ledger.sqlite    the books
+DIR/plimsoll.json    schema and identity of the log
+DIR/lock             held by the gateway that writes; names its process
+DIR/policy.yaml      copy of the policy in force, for people (the journal holds every version)
+DIR/journal/         the log itself
+DIR/requests/        Parquet files, one a range of the log
+DIR/ledger.sqlite    the books
 """
 
 import fcntl

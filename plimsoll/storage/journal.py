@@ -18,12 +18,14 @@ from msgspec import Struct
 
 from plimsoll.errors import DiskFull, PlimsollError, StorageError
 from plimsoll.governor.decisions import Settle
+from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.codec import Note, Open, RowKind, encode
 from plimsoll.storage.appender import Appender, remove_after
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.interrupted import settlement
 from plimsoll.storage.keeper import NO_ROOM
-from plimsoll.storage.recovery import Tail, recover
+from plimsoll.storage.policies import decode_policy, encode_policy
+from plimsoll.storage.recovery import recover
 from plimsoll.storage.rows import POLICY_NOTE, UNLOGGED_NOTE, Checkpoint, Unlogged
 from plimsoll.storage.segment import HEADER_BYTES, base_of, segments
 
@@ -76,7 +78,7 @@ class Journal:
         self._policy = b""
         self._last_request_id = 0
         self._settle_room = SETTLE_ROOM
-        self._num_settled, self._settled_bytes = 0, 0
+        self._num_settled, self._began_at = 0, 0
         self._num_unlogged, self._unlogged_since = 0, 0.0
         self._marked = 0
         self._appender = Appender(paths.journal, writer, segment_bytes, clock, self._checkpoint)
@@ -100,17 +102,16 @@ class Journal:
             raise StorageError(f"writer {writer}: must be from 1 to {(1 << 23) - 1}")
         paths = DataDirectory(directory)
         lock = Lock(paths.writer_lock)
+        journal = cls(paths, lock, writer, clock, segment_bytes)
         try:
             paths.create()
-            journal = cls(paths, lock, writer, clock, segment_bytes)
             journal._resume(writer)
-        except OSError as error:
+            journal._began_at = journal._appender.offset
+        except (OSError, PlimsollError) as error:
+            journal._appender.abandon()
             lock.release()
-            if error.errno in NO_ROOM:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
                 raise DiskFull(f"{directory}: no room for a journal segment of {segment_bytes} bytes") from error
-            raise
-        except PlimsollError:
-            lock.release()
             raise
         return journal
 
@@ -127,20 +128,22 @@ class Journal:
         """How it is now; for /readyz, metrics and the terminal."""
         keeper = self._keeper
         room = max(0, self._appender.left)
-        if keeper.has_reserve:
+        spare = keeper.has_reserve or keeper.ensure_reserve()
+        if spare:
             room += self._appender.segment_bytes - HEADER_BYTES - CHECKPOINT_ROOM * len(self._open) - len(self._policy)
         mode: Literal["ok", "reserve", "full", "failing"] = "ok"
         if keeper.fault:
             mode = "failing"
-        elif keeper.full and not keeper.has_reserve:
+        elif not spare:
             mode = "reserve" if self.accepting else "full"
-        mean = self._settled_bytes // self._num_settled if self._num_settled else ROW_BYTES
-        rows = max(0, room - len(self._open) * self._settle_room) // max(1, mean)
+        appended = self._appender.offset - self._began_at
+        mean = max(ROW_BYTES, -(-appended // self._num_settled) if self._num_settled else 0)
+        rows = max(0, room - (len(self._open) + 1) * self._settle_room) // mean
         return JournalState(
             mode, room, rows, len(self._open), self._num_unlogged, self._appender.num_unsynced, keeper.fault
         )
 
-    def opened(
+    def opened(  # noqa: PLR0917 - called on every request; keywords would cost as much as the encoding
         self,
         request_id: int,
         tenant: str,
@@ -160,9 +163,7 @@ class Journal:
         """
         if self._appender.left < (len(self._open) + 1) * self._settle_room and not self.accepting:
             raise DiskFull(f"{self.paths.root}: the disk is full and the journal's reserve is used up")
-        row = Open(
-            request_id, tenant, tier, arrived_at, model, endpoint, streaming, num_choices, upstream_time, cause
-        )
+        row = Open(request_id, tenant, tier, arrived_at, model, endpoint, streaming, num_choices, upstream_time, cause)
         self._appender.append(RowKind.OPEN, encode(row))
         self._open[request_id] = row
         self._last_request_id = max(self._last_request_id, request_id)
@@ -182,7 +183,6 @@ class Journal:
         self._open.pop(request_id, None)
         self._last_request_id = max(self._last_request_id, request_id)
         self._num_settled += 1
-        self._settled_bytes += len(payload)
         self._settle_room = max(self._settle_room, len(payload) + 64)
 
     def note(self, at: float, kind: str, data: bytes) -> None:
@@ -194,10 +194,11 @@ class Journal:
         if kind == POLICY_NOTE:
             self._policy = data
 
-    def policy(self, at: float, text: bytes) -> None:
-        """That policy is in force from now on. Called at start and at each reload; the same text twice is one note."""
-        if text != self._policy:
-            self.note(at, POLICY_NOTE, text)
+    def policy(self, at: float, policy: Policy) -> None:
+        """That policy is in force from now on: called at start and at each reload; one that is already is not noted."""
+        data = encode_policy(policy)
+        if data != self._policy:
+            self.note(at, POLICY_NOTE, data)
 
     def flush(self) -> None:
         """One write: what was appended survives the death of this process. DiskFull or StorageError where it fails."""
@@ -260,6 +261,7 @@ class Journal:
 
     def _settle_interrupted(self, interrupted: tuple[Open, ...]) -> None:
         now = self._clock()
+        policy = decode_policy(self._policy) if self._policy else Policy()
         for opened in interrupted:
-            self.settle(settlement(opened, self._policy, now))
+            self.settle(settlement(opened, policy, now))
         self.flush()

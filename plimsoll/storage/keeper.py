@@ -81,7 +81,8 @@ class Keeper:
         """Sync what was written and end the thread."""
         self._stop.set()
         self._wake.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         self._sync()
         if self._reserve is not None:
             os.close(self._reserve)

@@ -96,7 +96,7 @@ def scan(path: Path, proven: int) -> Tail | None:
     data = memoryview(path.read_bytes())
     header = read_header(data, path.name)
     if header is None:
-        if proven > base_of(path) or (len(data) >= HEADER_BYTES and any(data[:HEADER_BYTES])):
+        if proven > base_of(path) or any(data[HEADER_BYTES:]):
             raise JournalDamaged(path.name, 0, "its header fails its checksum")
         return None
     tail = Tail(path, header)

@@ -11,7 +11,7 @@ from plimsoll.requestlog.codec import Open
 from plimsoll.requestlog.record import Record
 
 POLICY_NOTE: Final = "policy"
-"""Kind of the note whose data is the text of the policy in force from then on (UTF-8 YAML)."""
+"""Kind of the note whose data is the policy in force from then on (`storage/policies`)."""
 UNLOGGED_NOTE: Final = "unlogged"
 """Kind of the note that says how many refusals found no room in the log: data is msgpack {count, since, until}."""
 ENTRIES_NOTE: Final = "entries"
@@ -23,7 +23,7 @@ class Checkpoint(Struct, frozen=True, array_like=True):
 
     last_request_id: int  # highest so far; 0: none
     opens: tuple[Open, ...]
-    policy: bytes = b""  # text of the policy in force; b"": none was noted
+    policy: bytes = b""  # the policy in force (`storage/policies`); b"": none was noted
 
 
 class _Settled(Struct, frozen=True, array_like=True):
