@@ -1,10 +1,10 @@
 """Appending records to the newest segment, and going on to the next one when it is full."""
 
 import os
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from plimsoll.errors import DiskFull, StorageError
 from plimsoll.requestlog.codec import RowKind
@@ -13,6 +13,8 @@ from plimsoll.storage.keeper import NO_ROOM, Keeper
 from plimsoll.storage.recovery import Tail
 from plimsoll.storage.segment import HEADER_BYTES, RESERVE, new_header, segment_name, segments
 
+HEADER_SIZE: Final = HEADER.size
+_pack: Final = HEADER.pack
 SEAL_ROOM: Final = 2 * HEADER.size
 
 
@@ -30,22 +32,23 @@ class Appender:
         """`checkpoint` gives the first record of each new segment: all that is open then."""
         self.keeper = Keeper(journal, segment_bytes)
         self.segment_bytes = segment_bytes
+        self.position = 0  # after the last appended byte
+        self.end = 0  # no record but the seal goes beyond
         self._journal = journal
         self._writer = writer
         self._clock = clock
         self._checkpoint = checkpoint
         self._buffer: list[bytes] = []
+        self._put = self._buffer.append
         self._fd = -1
         self._seeds: tuple[int, ...] = ()
         self._base = 0
-        self._position = 0  # after the last appended byte
         self._written = 0  # after the last byte that the kernel has
-        self._end = 0  # no record but the seal goes beyond
 
     @property
     def offset(self) -> int:
         """Where the next record will begin in the log."""
-        return self._base + self._position
+        return self._base + self.position
 
     @property
     def num_unsynced(self) -> int:
@@ -55,7 +58,7 @@ class Appender:
     @property
     def left(self) -> int:
         """Bytes that still fit into the segment at hand."""
-        return self._end - self._position
+        return self.end - self.position
 
     def begin(self, base: int) -> None:
         """Start the first segment of a log, or the one that follows a sealed one. OSError where there is no room."""
@@ -71,22 +74,24 @@ class Appender:
             os.pwrite(self._fd, bytes(stop - start), start)
         try:
             os.posix_fallocate(self._fd, 0, self.segment_bytes)
-            self._end = self.segment_bytes - SEAL_ROOM
+            self.end = self.segment_bytes - SEAL_ROOM
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            self._end = max(tail.end, os.fstat(self._fd).st_size - SEAL_ROOM)
+            self.end = max(tail.end, os.fstat(self._fd).st_size - SEAL_ROOM)
         self._seeds, self._base = tail.header.seeds, tail.header.base
-        self._position = self._written = tail.end
+        self.position = self._written = tail.end
 
     def append(self, kind: int, payload: bytes) -> None:
         """Put a record into the buffer. DiskFull, and nothing changed, where no segment has room for it."""
-        size = len(payload) + HEADER.size
-        if self._position + size > self._end:
-            self._next_segment(size)
-        self._buffer.append(HEADER.pack(MAGIC, kind, len(payload), zlib.crc32(payload, self._seeds[kind])))
-        self._buffer.append(payload)
-        self._position += size
+        size = len(payload)
+        after = self.position + HEADER_SIZE + size
+        if after > self.end:
+            self._next_segment(size + HEADER_SIZE)
+            after = self.position + HEADER_SIZE + size
+        self._put(_pack(MAGIC, kind, size, crc32(payload, self._seeds[kind])))
+        self._put(payload)
+        self.position = after
 
     def flush(self) -> None:
         """Hand the buffer to the kernel: from here on the death of this process loses none of it."""
@@ -103,7 +108,7 @@ class Appender:
                 raise DiskFull(f"{self._journal}: {error.strerror}") from error
             raise StorageError(f"{self._journal}: {error.strerror}") from error
         self._buffer.clear()
-        self._written = self._position
+        self._written = self.position
         self.keeper.written(self._fd, self._base + self._written)
 
     def close(self) -> None:
@@ -127,9 +132,9 @@ class Appender:
             raise DiskFull(f"{self._journal}: the disk is full and the reserve segment is used up")
         seal = frame_bytes(RowKind.SEAL, b"", self._seeds)
         self._buffer.append(seal)
-        self._position += len(seal)
+        self.position += len(seal)
         self.flush()
-        self.keeper.sealed(self._fd, self._position, self.offset)
+        self.keeper.sealed(self._fd, self.position, self.offset)
         self._take_segment(self.offset)
 
     def _take_segment(self, base: int) -> None:
@@ -138,10 +143,10 @@ class Appender:
             raise DiskFull(f"{self._journal}: no room for a segment of {self.segment_bytes} bytes")
         header = new_header(self._writer, base, self._clock())
         self._fd, self._seeds, self._base = fd, header.seeds, base
-        self._position, self._written, self._end = HEADER_BYTES, 0, self.segment_bytes - SEAL_ROOM
+        self.position, self._written, self.end = HEADER_BYTES, 0, self.segment_bytes - SEAL_ROOM
         first = frame_bytes(RowKind.CHECKPOINT, self._checkpoint(), self._seeds)
         self._buffer.append(header.to_bytes() + first)
-        self._position += len(first)
+        self.position += len(first)
         self.flush()
 
     def _find_reserve(self) -> None:

@@ -22,6 +22,7 @@ from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.codec import Note, Open, RowKind, encode
 from plimsoll.storage.appender import Appender, remove_after
 from plimsoll.storage.datadir import DataDirectory, Lock
+from plimsoll.storage.frames import HEADER
 from plimsoll.storage.interrupted import settlement
 from plimsoll.storage.keeper import NO_ROOM
 from plimsoll.storage.policies import decode_policy, encode_policy
@@ -36,6 +37,9 @@ ROW_BYTES: Final = 700
 """Bytes that a request takes, open and settled, as long as none was seen."""
 CHECKPOINT_ROOM: Final = 256
 """Bytes that an open request may take in a checkpoint."""
+# As plain integers: an enum's member costs as much to look up as a row to checksum.
+_OPEN: Final = int(RowKind.OPEN)
+_SETTLE: Final = int(RowKind.SETTLE)
 SEQUENCE_BITS: Final = 40
 SEQUENCE_LEAP: Final = 1 << 20
 """Ids left out at a restart, for requests that were given one and never reached the log."""
@@ -161,29 +165,37 @@ class Journal:
         What comes after `arrived_at` lets it be judged rightly should we die. Raises DiskFull where its end could not
         be sure of room; then it must be refused (`storage_full`).
         """
-        if self._appender.left < (len(self._open) + 1) * self._settle_room and not self.accepting:
+        appender = self._appender
+        if appender.end - appender.position < (len(self._open) + 1) * self._settle_room and not self.accepting:
             raise DiskFull(f"{self.paths.root}: the disk is full and the journal's reserve is used up")
         row = Open(request_id, tenant, tier, arrived_at, model, endpoint, streaming, num_choices, upstream_time, cause)
-        self._appender.append(RowKind.OPEN, encode(row))
+        appender.append(_OPEN, encode(row))
         self._open[request_id] = row
-        self._last_request_id = max(self._last_request_id, request_id)
+        if request_id > self._last_request_id:  # noqa: PLR1730 - a call of max costs more than the row's checksum
+            self._last_request_id = request_id
 
     def settle(self, settle: Settle) -> None:
         """A request ended. Flush before the client sees it end.
 
         A refusal that was never opened and finds no room is counted instead, and told in a note when there is room.
         """
-        request_id = settle.record.request_id
-        payload = encode((settle.record, settle.entries))
-        if request_id not in self._open and not self._has_room(len(payload)):
+        record = settle.record
+        request_id = record.request_id
+        payload = encode((record, settle.entries))
+        size = len(payload)
+        if request_id in self._open:
+            self._appender.append(_SETTLE, payload)
+            del self._open[request_id]
+        elif self._has_room(size):
+            self._appender.append(_SETTLE, payload)
+            self._last_request_id = max(self._last_request_id, request_id)
+        else:
             self._num_unlogged += 1
             self._unlogged_since = self._unlogged_since or self._clock()
             return
-        self._appender.append(RowKind.SETTLE, payload)
-        self._open.pop(request_id, None)
-        self._last_request_id = max(self._last_request_id, request_id)
         self._num_settled += 1
-        self._settle_room = max(self._settle_room, len(payload) + 64)
+        if size + HEADER.size > self._settle_room:  # noqa: PLR1730 - as above
+            self._settle_room = size + HEADER.size
 
     def note(self, at: float, kind: str, data: bytes) -> None:
         """Something else that the books need (`storage/rows` names the kinds). DiskFull where there is no room."""
@@ -202,7 +214,7 @@ class Journal:
 
     def flush(self) -> None:
         """One write: what was appended survives the death of this process. DiskFull or StorageError where it fails."""
-        if self._keeper.synced > self._marked:
+        if self._keeper.synced > self._marked:  # at most ten times a second
             self._mark()
         if self._num_unlogged:
             self._tell_unlogged()
