@@ -1,0 +1,81 @@
+"""How fast a budget burns, over paired windows that are derived for each objective so that every rule can fire.
+
+Burn rate = bad ratio over a window ÷ (1 − target); it can never exceed C = 1 ÷ (1 − target). The starting table is that
+of the Google SRE Workbook, chapter 5 (multiwindow, multi-burn-rate alerts), made for 99.9 %: at looser targets its
+highest factors lie beyond C, and the windows are lengthened.
+"""
+
+from fractions import Fraction
+from math import exp, lgamma, log, log1p
+from typing import Final
+
+from msgspec import Struct
+
+DAY: Final = 86_400
+PERIOD: Final = 30 * DAY
+MIN_BAD: Final = 5
+"""Fewer bad requests than this never page, whatever their share."""
+
+
+class BurnRule(Struct, frozen=True):
+    """Fires when both windows burn faster than `factor`; spends `share` of the period's budget in the long one."""
+
+    factor: Fraction
+    long: Fraction  # s
+    short: Fraction  # s
+    share: Fraction
+
+
+_START: Final = (
+    (Fraction(2, 100), 3600, 300),
+    (Fraction(5, 100), 6 * 3600, 1800),
+    (Fraction(10, 100), 3 * DAY, 6 * 3600),
+)
+
+
+def burn_rules(target: Fraction, period: int = PERIOD) -> tuple[BurnRule, ...]:
+    """The rules of one objective, fastest first; of rules with equal factors only the shortest."""
+    ceiling = 1 / (1 - target)
+    rules: list[BurnRule] = []
+    for share, long, short in _START:
+        rule = BurnRule(share * period / long, Fraction(long), Fraction(short), share)
+        if rule.factor > ceiling / 2:
+            longer = 2 * share * period / ceiling
+            rule = BurnRule(ceiling / 2, longer, longer / 12, share)
+        if rule.long <= period and all(other.factor != rule.factor for other in rules):
+            rules.append(rule)
+    return tuple(rules)
+
+
+def burn_rate(num_bad: int, num: int, target: Fraction) -> float | None:
+    """1.0 spends exactly the budget by the period's end; None where nothing was judged."""
+    return float(Fraction(num_bad, num) / (1 - target)) if num else None
+
+
+def fires(rule: BurnRule, target: Fraction, long: tuple[int, int], short: tuple[int, int]) -> bool:
+    """`long` and `short` are (bad, judged) requests of the two windows.
+
+    The long window's lower bound (two-sided 95 %, Clopper–Pearson) and the short window's plain ratio must both exceed
+    factor × (1 − target). For independent requests; tokens of one stalled stream are one event.
+    """
+    limit = rule.factor * (1 - target)
+    (long_bad, long_num), (short_bad, short_num) = long, short
+    if long_bad < MIN_BAD or short_num == 0 or Fraction(short_bad, short_num) <= limit:
+        return False
+    return surely_above(long_bad, long_num, float(limit))
+
+
+def surely_above(num_bad: int, num: int, ratio: float) -> bool:
+    """Whether the Clopper–Pearson lower bound of bad ÷ num exceeds the ratio: P(X >= bad | ratio) < 2.5 %."""
+    if ratio >= 1.0 or num_bad <= num * ratio:
+        return False
+    if ratio <= 0.0:
+        return num_bad > 0
+    log_mass = lgamma(num + 1) - lgamma(num_bad + 1) - lgamma(num - num_bad + 1)
+    mass = exp(log_mass + num_bad * log(ratio) + (num - num_bad) * log1p(-ratio))
+    tail, k = mass, num_bad
+    while k < num and mass > tail * 1e-17 and tail < 0.025:
+        mass *= (num - k) / (k + 1) * ratio / (1.0 - ratio)
+        k += 1
+        tail += mass
+    return tail < 0.025
