@@ -62,6 +62,7 @@ class Reason(StrEnum):
     TENANT_CONCURRENCY = "tenant_concurrency"
     TENANT_RATE = "tenant_rate"
     TENANT_TOKENS = "tenant_tokens"
+    TENANT_QUEUE = "tenant_queue"
     # reject or shed: ours
     QUEUE_FULL = "queue_full"
     NO_REPLICA = "no_replica"
@@ -125,6 +126,7 @@ REASONS: Final[dict[Reason, ReasonRow]] = {
     Reason.TENANT_CONCURRENCY: ReasonRow(429, Blame.TENANT, _RATE, "the tenant's concurrency limit is reached"),
     Reason.TENANT_RATE: ReasonRow(429, Blame.TENANT, _RATE, "the tenant's request rate limit is reached"),
     Reason.TENANT_TOKENS: ReasonRow(429, Blame.TENANT, _RATE, "the tenant's token rate limit is reached"),
+    Reason.TENANT_QUEUE: ReasonRow(429, Blame.TENANT, _RATE, "the tenant's limit of waiting requests is reached"),
     Reason.QUEUE_FULL: ReasonRow(503, Blame.OURS, _OURS, "the queue is full"),
     Reason.NO_REPLICA: ReasonRow(503, Blame.OURS, _OURS, "no replica of that model is up"),
     Reason.TOO_MANY_CONNECTIONS: ReasonRow(503, Blame.OURS, _OURS, "too many connections are open"),

@@ -1,0 +1,133 @@
+"""May this request go to that replica now? Reservations, floors and lending of idle floors.
+
+A tier's floor is its own at any time. What lies idle of a floor is lent only up to what running work is predicted
+(90 % bound) to give back within the lender's `wait`, so that a lender whose traffic returns waits no longer than that.
+"""
+
+from math import ceil
+from typing import Final
+
+from plimsoll.engine.steptime import StepTime
+from plimsoll.governor.estimates import RunningQuantile
+from plimsoll.governor.replicas import Replica
+from plimsoll.governor.request import Request
+
+NO: Final = 0
+OWN_FLOOR: Final = 1  # within the lane's own floor
+FREE: Final = 2  # beyond it, into what no floor holds
+LENT: Final = 3  # beyond it, into the idle floors of others
+
+PROMPT_WORK: Final = 0.05  # of an output token a prompt token, in predictions of how long units stay booked
+UNKNOWN_OUTPUT: Final = 512  # tokens reserved where neither client nor history says how many
+
+
+class Lending:
+    """Predicts when booked units come back, and says how much idle floor may be lent. One a pool."""
+
+    def __init__(self, waits: list[float], full_step: float | None) -> None:
+        self.width = max(max(waits, default=5.0) / 32.0, 0.01)  # s a time bucket
+        self.num_buckets = [int(wait / self.width) for wait in waits]  # a lender's wait, rounded down
+        self.by_wait = sorted(range(len(waits)), key=self.num_buckets.__getitem__)
+        # Seconds that a unit of work stays booked: observed, before that a full engine's step, else not known.
+        self.held = RunningQuantile(9, 10, at_least=20, window=1000)
+        self.full_step = full_step
+
+    def book(self, replica: Replica, request: Request, at: float) -> None:
+        """Predict when the request's units come back."""
+        held = self.held.upper()
+        if held is None:
+            held = self.full_step
+        if held is None:
+            request.release_bucket = -1
+            return
+        bucket = int((at + held * work_of(request)) / self.width) + 1  # rounded up: a bound
+        request.release_bucket = bucket
+        replica.expect_release(bucket, request.units)
+
+    def unbook(self, replica: Replica, request: Request) -> None:
+        """Take the prediction away; call before the units are given back or grow."""
+        if request.release_bucket > 0:
+            replica.expect_release(request.release_bucket, -request.units)
+            request.release_bucket = -1
+
+    def finished(self, request: Request, at: float) -> None:
+        """Learn from how long it really stayed."""
+        self.held.add((at - request.dispatched_at) / work_of(request))
+
+    def allows(self, replica: Replica, request: Request, own: int, left: int, at: float) -> bool:
+        """Whether `left` units, free once the part beyond its own floor is taken, and releases serve all lenders."""
+        now = int(at / self.width)
+        owed = 0
+        for lane in self.by_wait:
+            idle = replica.floors[lane] - replica.used[lane]
+            if lane == request.lane or idle <= 0:
+                continue
+            owed += idle
+            if owed > left and owed > left + replica.released_between(now + 1, now + self.num_buckets[lane]):
+                return False
+        return True
+
+
+def work_of(request: Request) -> float:
+    """Work in output tokens that a request's booking stands for."""
+    return max(1.0, request.output_tokens + PROMPT_WORK * request.prompt_tokens)
+
+
+def fits(replica: Replica, request: Request, lending: Lending, at: float) -> int:
+    """NO, or by which right the request may go to that replica now. The caller has checked that it is routable."""
+    if replica.num_in_flight >= replica.slots or (replica.says_full and replica.in_blocks):
+        return NO
+    free = replica.limit - replica.reserved
+    if free <= 0:
+        return NO
+    need = replica.units_for(request)
+    if need > free:
+        return NO
+    own = replica.floors[request.lane] - replica.used[request.lane]
+    if need <= own:
+        return OWN_FLOOR
+    own = max(own, 0)
+    left = free - (need - own)
+    if replica.idle_floor - own <= left:
+        return FREE
+    return LENT if lending.allows(replica, request, own, left, at) else NO
+
+
+def floors_of(shares: list[float], units: int, *, in_blocks: bool) -> list[int]:
+    """Units of a replica that each lane holds as its floor."""
+    if in_blocks:
+        return [int(share * units) for share in shares]
+    return _by_largest_remainder(shares, units)
+
+
+def _by_largest_remainder(shares: list[float], slots: int) -> list[int]:
+    """Slots by largest remainder, what no tier holds being a party too; then one each where slots suffice."""
+    quotas = [share * slots for share in [*shares, max(0.0, 1.0 - sum(shares))]]
+    seats = [int(quota) for quota in quotas]
+    order = sorted(range(len(quotas)), key=lambda i: (seats[i] - quotas[i], i))
+    for index in order[: slots - sum(seats)]:
+        seats[index] += 1
+    floors = seats[:-1]
+    wanting = [i for i, share in enumerate(shares) if share > 0 and floors[i] == 0]
+    if slots >= sum([share > 0 for share in shares]):
+        for index in wanting:
+            floors[index] = 1
+            if sum(floors) > slots:
+                floors[floors.index(max(floors))] -= 1
+    return floors
+
+
+def reserved_output(max_tokens: int, usual: float | None, room: int | None, *, strict: bool) -> int:
+    """Output tokens to reserve for one choice: `usual` is a high quantile of the tenant's outputs, `room` what the
+    context leaves after the prompt; None where not known."""
+    if strict:
+        wanted = max_tokens or (room if room is not None else UNKNOWN_OUTPUT)
+    else:
+        high = ceil(usual) if usual is not None else (max_tokens or UNKNOWN_OUTPUT)
+        wanted = min(max_tokens, high) if max_tokens else high
+    return wanted if room is None else max(0, min(wanted, room))
+
+
+def full_step(steps: StepTime | None, max_num_seqs: int, context: int) -> float | None:
+    """Seconds a token on a replica that is full: the bound on how long units stay before anything was observed."""
+    return None if steps is None else steps.decode(max_num_seqs, context)

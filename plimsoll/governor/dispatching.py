@@ -1,0 +1,167 @@
+"""Sends requests to replicas and lets them wait: everything that books, queues and unqueues goes through here."""
+
+from typing import Final
+
+from plimsoll.governor.admission import LENT
+from plimsoll.governor.decisions import Decision, Dispatch, Enqueue
+from plimsoll.governor.lifecycle import State, Step
+from plimsoll.governor.limits import TierQueue
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.register import Register
+from plimsoll.governor.replicas import Replica
+from plimsoll.governor.request import Request
+from plimsoll.governor.routing import choose
+from plimsoll.governor.saturation import holds
+from plimsoll.governor.timers import Timers
+from plimsoll.governor.turns import charge_for, earn_credit, next_for
+from plimsoll.slo.outcome import Reason
+
+_QUEUED: Final = State.QUEUED
+_DISPATCH: Final = Step.DISPATCH
+_ENQUEUE: Final = Step.ENQUEUE
+_REQUEUE: Final = Step.REQUEUE
+_FITS: Final = Reason.FITS
+_LENT: Final = Reason.LENT
+_RETRIED: Final = Reason.RETRIED
+_POOL_FULL: Final = Reason.POOL_FULL
+_SATURATED: Final = Reason.SATURATED
+
+
+class Outbox:
+    """The decisions of the event in hand."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+
+
+class Dispatcher:
+    """Keeps the numbers of replicas, lanes, tiers and tenants in step with what waits and what runs."""
+
+    def __init__(self, register: Register, timers: Timers, outbox: Outbox) -> None:
+        self.register = register
+        self.timers = timers
+        self.outbox = outbox
+        self.num_waiting = 0
+
+    def try_at_once(self, pool: Pool, request: Request, at: float) -> bool:
+        """Dispatch a request that just came, if nobody waits before it and a replica has room."""
+        if pool.num_waiting or holds(pool, at):
+            return False
+        replica, right = choose(pool, request, at)
+        if replica is None:
+            return False
+        self.dispatch(pool, replica, request, _LENT if right == LENT else _FITS, at)
+        return True
+
+    def enqueue(self, pool: Pool, request: Request, at: float, *, again: bool = False) -> None:
+        """Let it wait (`again`: in front, after a failed attempt), unless its turn has come at once."""
+        others_wait = pool.num_waiting > 0
+        self.put_in_queue(pool, request, at, again=again)
+        if (others_wait or again) and not holds(pool, at):
+            replica, _ = choose(pool, request, at)
+            if replica is not None:
+                self.fill(pool, replica, at)
+        if request.state is _QUEUED:
+            reason = _SATURATED if holds(pool, at) else _POOL_FULL
+            self.outbox.decisions.append(Enqueue(request.id, request.tier.name, reason))
+
+    def put_in_queue(self, pool: Pool, request: Request, at: float, *, again: bool = False) -> None:
+        """Book it as waiting; says nothing to the hands."""
+        if request.state is not _QUEUED:  # else a policy change moves it
+            request.step(_REQUEUE if again else _ENQUEUE)
+        request.queued_at = at
+        request.pool_index = pool.index
+        pool.lanes[request.lane].push(request, front=again)
+        pool.num_waiting += 1
+        self.num_waiting += 1
+        request.account.num_waiting += 1
+        self._tier(request).num_waiting += 1
+        self.timers.watch(request, self.num_waiting)
+
+    def left_queue(self, pool: Pool, request: Request, at: float) -> None:
+        """It waits no more; its state has changed already."""
+        pool.lanes[request.lane].left(request)
+        pool.num_waiting -= 1
+        self.num_waiting -= 1
+        account = request.account
+        account.num_waiting -= 1
+        account.departures.departed(at)
+        tier = self._tier(request)
+        tier.num_waiting -= 1
+        tier.departures.departed(at)
+
+    def fill(self, pool: Pool, replica: Replica, at: float) -> None:
+        """Dispatch to a replica that has room until nobody's turn fits it."""
+        while pool.num_waiting and replica.routable(at) and not holds(pool, at):
+            request, reason = next_for(pool, replica, at)
+            if request is None:
+                return
+            self.dispatch(pool, replica, request, reason, at)
+
+    def drain(self, pool: Pool, at: float) -> None:
+        """Room may be anywhere: fill all replicas, the emptiest first, one request at a time."""
+        progress = True
+        while progress and pool.num_waiting and not holds(pool, at):
+            progress = False
+            for replica in sorted(pool.replicas, key=_fullness):
+                if pool.num_waiting and replica.routable(at):
+                    request, reason = next_for(pool, replica, at)
+                    if request is not None:
+                        self.dispatch(pool, replica, request, reason, at)
+                        progress = True
+
+    def dispatch(self, pool: Pool, replica: Replica, request: Request, reason: Reason, at: float) -> None:
+        """Book the request on the replica and tell the hands to send it."""
+        waited = request.state is _QUEUED
+        request.step(_DISPATCH)
+        if waited:
+            self.left_queue(pool, request, at)
+        self._occupy(pool, replica, request, at)
+        self._charge(pool, request, waited=waited)
+        request.attempts += 1
+        self.outbox.decisions.append(
+            Dispatch(
+                request.id,
+                pool.name,
+                replica.name,
+                request.tier.name,
+                _RETRIED if request.attempts > 1 else reason,
+                request.output_tokens if replica.in_blocks else 0,
+                attempt=request.attempts,
+            )
+        )
+
+    def vacate(self, pool: Pool, replica: Replica, request: Request) -> None:
+        """The request is no longer on the replica."""
+        pool.lending.unbook(replica, request)
+        replica.release(request)
+        pool.num_in_flight -= 1
+
+    def _occupy(self, pool: Pool, replica: Replica, request: Request, at: float) -> None:
+        held = pool.prefixes.sent(request.prefix_hashes, replica.bit) if request.prefix_hashes else 0
+        cached = min(held * request.arrived.prefix_block_tokens, request.prompt_tokens)
+        request.cached_estimate = cached
+        request.pending_prompt = request.prompt_tokens - cached if request.arrived.streaming else 0
+        request.pool_index, request.replica_index = pool.index, replica.index
+        request.replica_name = replica.name
+        request.dispatched_at = at
+        request.report = replica.report
+        if replica.report is not None:
+            request.report_age = at - replica.report.reported_at
+        replica.book(request, replica.units_for(request))
+        pool.lending.book(replica, request, at)
+        pool.num_in_flight += 1
+
+    def _charge(self, pool: Pool, request: Request, *, waited: bool) -> None:
+        charged = charge_for(request, request.cached_estimate)
+        request.charged = charged
+        pool.lanes[request.lane].charge(request, charged, waited=waited)
+        if pool.num_waiting:
+            earn_credit(pool, request.lane, charged)
+
+    def _tier(self, request: Request) -> TierQueue:
+        return self.register.tier_queue(request.tier)
+
+
+def _fullness(replica: Replica) -> tuple[float, int]:
+    return replica.saturation(), replica.index

@@ -1,0 +1,168 @@
+"""Every way in which a request ends: its accounts are closed, its row and entries are made."""
+
+from typing import Final
+
+from plimsoll.governor.decisions import Expire, Fail, Reject, Settle, Shed
+from plimsoll.governor.dispatching import Dispatcher, Outbox
+from plimsoll.governor.estimates import RunningQuantile
+from plimsoll.governor.events import RequestFinished
+from plimsoll.governor.lifecycle import Step
+from plimsoll.governor.limits import give_back, retry_after, settle_tokens
+from plimsoll.governor.placing import learn_output
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.queueing import charge_of
+from plimsoll.governor.register import Register
+from plimsoll.governor.replicas import Replica
+from plimsoll.governor.request import Request
+from plimsoll.governor.settlement import Ending, Settler
+from plimsoll.slo.outcome import Outcome, Phase, Reason
+
+_COMPLETED: Final = Outcome.COMPLETED
+_STEP_OF: Final = {
+    Outcome.COMPLETED: Step.COMPLETE,
+    Outcome.FAILED: Step.FAIL,
+    Outcome.ABORTED: Step.ABORT,
+    Outcome.EVICTED: Step.EVICT,
+}
+UPSTREAM_AT_LEAST: Final = 100  # requests of a cause before upstream's median counts
+
+
+class Endings:
+    """Owns what is learnt from endings: outputs, times, upstream medians."""
+
+    def __init__(self, register: Register, dispatcher: Dispatcher, outbox: Outbox) -> None:
+        self.register = register
+        self.dispatcher = dispatcher
+        self.outbox = outbox
+        self.requests: dict[int, Request] = {}
+        self.settler = Settler("", judge_non_streaming=False)
+        self.quantile = (9, 10)
+        self._upstream: dict[str, RunningQuantile] = {}
+
+    def apply(self) -> None:
+        """Take over the policy in force."""
+        policy = self.register.policy
+        self.settler = Settler(policy.version, judge_non_streaming=policy.service.judge_non_streaming)
+        quantile = policy.scheduling.output_quantile
+        self.quantile = (quantile.numerator, quantile.denominator)
+
+    # --- before dispatch -------------------------------------------------------------------------------------------
+
+    def reject(self, request: Request, reason: Reason, detail: str, at: float, *, say: bool = True) -> None:
+        """Refused on arrival; `say` is False where the hands have answered already."""
+        request.step(Step.REJECT)
+        if say:
+            after = retry_after(request.account, request, reason, at)
+            if reason is Reason.QUEUE_FULL:
+                after = self.register.tier_queue(request.tier).retry_after(at)
+            self.outbox.decisions.append(Reject(request.id, reason, after, detail))
+        self._settle(request, None, Ending(at, Outcome.REJECTED, reason, Phase.ARRIVAL))
+
+    def shed(self, pool: Pool, request: Request, reason: Reason, at: float) -> None:
+        """Taken from the queue by us."""
+        self.outbox.decisions.append(Shed(request.id, reason))
+        self._leave_queue(pool, request, Step.SHED, Ending(at, Outcome.SHED, reason, Phase.QUEUE))
+
+    def expire(self, pool: Pool, request: Request, at: float) -> None:
+        """Its time in the queue is over."""
+        deadline_at = request.arrived.deadline_at
+        late = deadline_at <= request.expire_at
+        reason = Reason.DEADLINE if late else Reason.QUEUE_TIMEOUT
+        end = Ending(at, Outcome.EXPIRED, reason, Phase.QUEUE)
+        if late:
+            end.infeasible_deadline = self._is_infeasible(pool, request)
+        after = self.register.tier_queue(request.tier).retry_after_waiting(at)
+        self.outbox.decisions.append(Expire(request.id, reason, after))
+        self._leave_queue(pool, request, Step.EXPIRE, end)
+
+    def cancel(self, pool: Pool, request: Request, at: float) -> None:
+        """Its client left while it waited."""
+        end = Ending(at, Outcome.CANCELLED, Reason.CLIENT_LEFT, Phase.QUEUE)
+        self._leave_queue(pool, request, Step.CANCEL, end)
+
+    # --- after dispatch --------------------------------------------------------------------------------------------
+
+    def finish(self, pool: Pool, replica: Replica, request: Request, event: RequestFinished) -> None:
+        """A dispatched request ended, as the hands say."""
+        outcome = event.outcome
+        step = _STEP_OF.get(outcome)
+        request.step(Step.REJECT if step is None else step)  # an outcome of the queue is illegal here
+        end = Ending(event.at, outcome, event.reason, event.phase)
+        end.timing = event.timing
+        end.prompt_tokens, end.output_tokens = event.prompt_tokens, event.output_tokens
+        end.cached_tokens = event.cached_tokens
+        self.dispatcher.vacate(pool, replica, request)
+        self._correct(pool, request, end)
+        settle_tokens(request.account, request, (event.prompt_tokens or request.prompt_tokens) + event.output_tokens)
+        self._close(request, event.at)
+        self._settle(request, pool, end)
+        if outcome is _COMPLETED:
+            replica.num_busy = 0
+            self._learn(pool, request, end)
+
+    def attempt_over(self, pool: Pool, replica: Replica, request: Request) -> None:
+        """An attempt failed: what it booked and was charged is taken back."""
+        self.dispatcher.vacate(pool, replica, request)
+        pool.lanes[request.lane].correct(request, -request.charged)
+        request.charged = 0.0
+        request.tried |= replica.bit
+
+    def fail(self, pool: Pool, request: Request, end: Ending, retry_after: float) -> None:
+        """No further attempt is made."""
+        request.step(Step.FAIL)
+        self.outbox.decisions.append(Fail(request.id, end.reason, retry_after))
+        give_back(request.account, request)
+        self._close(request, end.at)
+        self._settle(request, pool, end)
+
+    # --- below -----------------------------------------------------------------------------------------------------
+
+    def _leave_queue(self, pool: Pool, request: Request, step: Step, end: Ending) -> None:
+        request.step(step)
+        self.dispatcher.left_queue(pool, request, end.at)
+        give_back(request.account, request)
+        self._close(request, end.at)
+        self._settle(request, pool, end)
+
+    def _close(self, request: Request, at: float) -> None:
+        account = request.account
+        account.num_open -= 1
+        account.finishes.departed(at)
+
+    def _settle(self, request: Request, pool: Pool | None, end: Ending) -> None:
+        del self.requests[request.id]
+        seen = request.arrived.upstream_time
+        if seen is not None:
+            usual = self._upstream.get(request.arrived.cause)
+            if usual is None:
+                usual = self._upstream[request.arrived.cause] = RunningQuantile(1, 2, UPSTREAM_AT_LEAST, 5000)
+            end.upstream_baseline = usual.middle()
+            usual.add(seen)
+        month = self.register.month(request.account)
+        settle: Settle = self.settler.settle(request, pool, end, month)
+        self.outbox.decisions.append(settle)
+
+    def _correct(self, pool: Pool, request: Request, end: Ending) -> None:
+        """Replace what the tenant was charged by what it used."""
+        prompt = end.prompt_tokens or request.prompt_tokens
+        cached = request.cached_estimate if end.cached_tokens is None else end.cached_tokens
+        actual = charge_of(prompt, cached, end.output_tokens)
+        pool.lanes[request.lane].correct(request, actual - request.charged)
+
+    def _learn(self, pool: Pool, request: Request, end: Ending) -> None:
+        pool.lending.finished(request, end.at)
+        if end.output_tokens > 0:
+            learn_output(request.account, end.output_tokens // request.num_choices or 1, self.quantile)
+        timing = end.timing
+        if timing.first_token_at > 0.0 and request.arrived.streaming:
+            tpot = 0.0
+            if timing.num_tokens > 1 and request.num_choices == 1:
+                tpot = (timing.last_token_at - timing.first_token_at) / (timing.num_tokens - 1)
+            cached = request.cached_estimate if end.cached_tokens is None else end.cached_tokens
+            prompt = end.prompt_tokens or request.prompt_tokens
+            pool.baseline.add(end.at, prompt, cached, timing.first_token_at - request.arrived_at, tpot)
+
+    def _is_infeasible(self, pool: Pool, request: Request) -> bool:
+        """Whether even an idle replica could not have met its deadline; not known without a profile, so not said."""
+        needed = pool.baseline.unloaded_ttft(request.prompt_tokens)
+        return needed is not None and request.arrived.deadline_at - request.arrived_at < needed

@@ -1,0 +1,329 @@
+"""Decides: events in, decisions out. Read this file first, then `turns.py` (whose turn) and `admission.py` (what fits).
+
+    governor = Governor(policy, profiles)
+    for decision in governor.handle(event): …
+
+One writer; `handle` never calls out, never blocks, reads no clock. An event that the state of its request does not
+allow raises IllegalTransition: a bug in the hands.
+"""
+
+from collections.abc import Mapping
+from math import inf
+from typing import Final
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.errors import IllegalTransition
+from plimsoll.governor.decisions import Decision, WakeAt
+from plimsoll.governor.degradation import Ladder
+from plimsoll.governor.dispatching import Dispatcher, Outbox
+from plimsoll.governor.endings import Endings
+from plimsoll.governor.events import (
+    AttemptFailed,
+    BudgetsReported,
+    DrainStarted,
+    Event,
+    FirstToken,
+    PolicyChanged,
+    ReplicasReported,
+    RequestArrived,
+    RequestCancelled,
+    RequestFinished,
+    RequestRefused,
+    ReservationOutgrown,
+    TimerFired,
+)
+from plimsoll.governor.lifecycle import State, Step
+from plimsoll.governor.limits import give_back, queue_is_full, refused_by
+from plimsoll.governor.placing import place_of, refused_label, reserve
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.register import Register
+from plimsoll.governor.request import Request
+from plimsoll.governor.settlement import Ending
+from plimsoll.governor.snapshot import Snapshot, take
+from plimsoll.governor.timers import Timers
+from plimsoll.policy.policy import Policy
+from plimsoll.slo.outcome import Outcome, Phase, Reason
+
+_QUEUED: Final = State.QUEUED
+_FIRST_TOKEN: Final = Step.FIRST_TOKEN
+RETRIED: Final = frozenset(
+    {
+        Reason.CONNECT_FAILED,
+        Reason.CONNECTION_LOST,
+        Reason.ENGINE_BUSY,
+        Reason.ENGINE_ERROR,
+        Reason.BAD_UPSTREAM,
+    }
+)
+"""Failures worth another attempt elsewhere. A timeout is not: the client has waited, and more load would not help."""
+
+_DOWN: Final = frozenset({Reason.CONNECT_FAILED, Reason.CONNECTION_LOST})
+
+
+class Governor:
+    """The pure deciding core of one service. `profiles` are those that the policy's pools name."""
+
+    def __init__(self, policy: Policy, profiles: Mapping[str, EngineProfile] | None = None) -> None:
+        self._outbox = Outbox()
+        self._register = Register({} if profiles is None else profiles)
+        self._timers = Timers()
+        self._dispatcher = Dispatcher(self._register, self._timers, self._outbox)
+        self._endings = Endings(self._register, self._dispatcher, self._outbox)
+        self._requests = self._endings.requests  # all open ones, by id
+        self._ladder = Ladder(policy.degradation)
+        self._sequence = 0
+        self._draining = False
+        self._register.apply(policy, 0.0)
+        self._endings.apply()
+
+    def handle(self, event: Event) -> list[Decision]:
+        """Take in what happened; returns what to do, in order. Raises IllegalTransition, see above."""
+        decisions: list[Decision] = []
+        self._outbox.decisions = decisions
+        at = event.at
+        self._expire_due(at)
+        if isinstance(event, RequestArrived):
+            self._arrived(event)
+        elif isinstance(event, FirstToken):
+            self._first_token(event)
+        elif isinstance(event, RequestFinished):
+            self._finished(event)
+        else:
+            self._rarer(event)
+        wake_at = self._timers.wake_at()
+        if wake_at != inf:
+            decisions.append(WakeAt(wake_at))
+        return decisions
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._register.policy
+
+    def snapshot(self, at: float) -> Snapshot:
+        """The state at an instant, for people and metrics."""
+        return take(self._register, self._ladder.level, draining=self._draining, at=at)
+
+    def add_profiles(self, profiles: Mapping[str, EngineProfile]) -> None:
+        """Make profiles known that a policy to come will name."""
+        self._register.profiles.update(profiles)
+
+    # --- a request comes -------------------------------------------------------------------------------------------
+
+    def _arrived(self, event: RequestArrived) -> None:
+        at = event.at
+        request = self._receive(event)
+        account = request.account
+        if self._is_refused(request):
+            return
+        pool, refusal = place_of(self._register, event.model, request.prompt_tokens)
+        if refusal is not None or pool is None:
+            reason = Reason.NO_REPLICA if refusal is None else refusal.reason
+            self._endings.reject(request, reason, "" if refusal is None else refusal.detail, at)
+            return
+        reserve(pool, request)
+        limit = refused_by(account, request, at)
+        if limit is not None:
+            self._endings.reject(request, limit, "", at)
+            return
+        account.num_open += 1
+        request.lane = self._register.lane_of(request.tier.name)
+        if self._dispatcher.try_at_once(pool, request, at):
+            return
+        full = queue_is_full(account, self._register.tier_queue(request.tier))
+        if full is not None:
+            account.num_open -= 1
+            give_back(account, request)
+            self._endings.reject(request, full, "", at)
+            return
+        self._dispatcher.enqueue(pool, request, at)
+
+    def _receive(self, event: RequestArrived) -> Request:
+        if event.request_id in self._requests:
+            raise IllegalTransition(event.request_id, self._requests[event.request_id].state.value, "arrive")
+        account = self._register.account(event.tenant)
+        tier = self._register.tier_of(account.tenant, event.tier)
+        counts = account.counts_in(tier.name)
+        self._sequence += 1
+        request = Request(event, self._sequence, account, tier, counts)
+        request.expire_at = min(event.deadline_at, event.at + tier.queue_timeout)
+        counts.arrived()
+        self._requests[event.request_id] = request
+        return request
+
+    def _is_refused(self, request: Request) -> bool:
+        """Refused for what it is or for what we are, before its pool is looked for."""
+        event = request.arrived
+        account = request.account
+        reason: Reason | None = None
+        detail = ""
+        if not account.known:
+            reason = Reason.UNKNOWN_KEY
+        elif self._draining:
+            reason = Reason.DRAINING
+        elif event.deadline_at <= event.at:
+            reason = Reason.DEADLINE
+        elif event.tier or account.tenant.require_cause:
+            known = event.tier in self._register.tiers
+            refusal = refused_label(account.tenant, event.tier, event.cause, tier_known=known)
+            if refusal is not None:
+                reason, detail = refusal.reason, refusal.detail
+        if reason is None:
+            return False
+        self._endings.reject(request, reason, detail, event.at)
+        return True
+
+    # --- a request runs and ends -----------------------------------------------------------------------------------
+
+    def _first_token(self, event: FirstToken) -> None:
+        request = self._open(event.request_id, "first_token")
+        request.step(_FIRST_TOKEN)
+        request.first_token_at = event.at
+        self._pool(request).replicas[request.replica_index].prompt_done(request)
+
+    def _finished(self, event: RequestFinished) -> None:
+        request = self._open(event.request_id, event.outcome.value)
+        pool = self._pool(request)
+        if request.replica_index < 0 or request.state is _QUEUED:
+            raise IllegalTransition(request.id, request.state.value, event.outcome.value)
+        replica = pool.replicas[request.replica_index]
+        self._endings.finish(pool, replica, request, event)
+        if pool.num_waiting:
+            self._dispatcher.fill(pool, replica, event.at)
+
+    def _attempt_failed(self, event: AttemptFailed) -> None:
+        request = self._open(event.request_id, "attempt_failed")
+        if request.state is not State.DISPATCHED:
+            raise IllegalTransition(request.id, request.state.value, "attempt_failed")
+        pool = self._pool(request)
+        replica = pool.replicas[request.replica_index]
+        if event.reason in _DOWN:
+            replica.refused()
+        elif event.reason is Reason.ENGINE_BUSY:
+            replica.busy(event.at, event.retry_after)
+            self._timers.watch_backoff(replica.backoff_until)
+        self._endings.attempt_over(pool, replica, request)
+        retries = self._register.policy.scheduling.retries
+        if event.reason in RETRIED and request.attempts <= retries and pool.reachable(request.tried):
+            self._dispatcher.enqueue(pool, request, event.at, again=True)
+        else:
+            wait = max(0.0, replica.backoff_until - event.at)
+            phase = Phase.CONNECT if event.reason is Reason.CONNECT_FAILED else Phase.PREFILL
+            self._endings.fail(pool, request, Ending(event.at, Outcome.FAILED, event.reason, phase), wait)
+        self._dispatcher.fill(pool, replica, event.at)
+
+    def _outgrown(self, event: ReservationOutgrown) -> None:
+        request = self._open(event.request_id, "outgrow")
+        request.step(Step.OUTGROW)
+        pool = self._pool(request)
+        replica = pool.replicas[request.replica_index]
+        asked = request.arrived.max_output_tokens
+        doubled = 2 * max(request.output_tokens, event.tokens // request.num_choices, 1)
+        request.output_tokens = max(request.output_tokens, min(doubled, asked) if asked else doubled)
+        pool.lending.unbook(replica, request)
+        replica.grow(request, replica.units_for(request))
+        pool.lending.book(replica, request, event.at)
+
+    def _cancelled(self, event: RequestCancelled) -> None:
+        request = self._open(event.request_id, "cancel")
+        if request.state is not _QUEUED:
+            raise IllegalTransition(request.id, request.state.value, "cancel")
+        pool = self._pool(request)
+        self._endings.cancel(pool, request, event.at)
+        self._dispatcher.drain(pool, event.at)
+
+    def _refused(self, event: RequestRefused) -> None:
+        """Counted and settled like one that came whole."""
+        request = self._receive(
+            RequestArrived(
+                event.at,
+                event.request_id,
+                event.tenant,
+                event.model,
+                0,
+                client_request_id=event.client_request_id,
+                trace_id=event.trace_id,
+            )
+        )
+        self._endings.reject(request, event.reason, "", event.at, say=False)
+
+    # --- the world changes -----------------------------------------------------------------------------------------
+
+    def _rarer(self, event: Event) -> None:
+        if isinstance(event, ReservationOutgrown):
+            self._outgrown(event)
+        elif isinstance(event, ReplicasReported):
+            self._reported(event)
+        elif isinstance(event, TimerFired):
+            self._timer_fired(event.at)
+        elif isinstance(event, AttemptFailed):
+            self._attempt_failed(event)
+        elif isinstance(event, RequestCancelled):
+            self._cancelled(event)
+        elif isinstance(event, RequestRefused):
+            self._refused(event)
+        elif isinstance(event, BudgetsReported):
+            for budget in event.budgets:
+                self._register.account(budget.tenant).budgets[budget.objective] = budget
+        elif isinstance(event, PolicyChanged):
+            self._policy_changed(event)
+        elif isinstance(event, DrainStarted):
+            self._draining = True
+            self._timers.drain_at = event.at + event.grace
+            self._shed_if_drained(event.at)
+
+    def _reported(self, event: ReplicasReported) -> None:
+        for report in event.reports:
+            for pool, replica in self._register.by_replica.get(report.replica, []):
+                pool.reported(replica, report)
+        self._fill_everywhere(event.at)
+
+    def _timer_fired(self, at: float) -> None:
+        self._timers.armed_at = inf
+        if self._timers.backoff_over(at):
+            self._fill_everywhere(at)
+        self._shed_if_drained(at)
+
+    def _policy_changed(self, event: PolicyChanged) -> None:
+        waiting = self._register.apply(event.policy, event.at)
+        self._endings.apply()
+        self._ladder = Ladder(event.policy.degradation)
+        self._dispatcher.num_waiting = 0
+        for request in waiting:
+            pool, _ = place_of(self._register, request.arrived.model, request.prompt_tokens)
+            target = self._register.any_pool(request.arrived.model) if pool is None else pool
+            old = self._pool(request)
+            request.lane = 0 if target is None else self._register.lane_of(request.tier.name)
+            self._dispatcher.put_in_queue(old if target is None else target, request, event.at)
+            if target is None:
+                self._endings.shed(old, request, Reason.NO_REPLICA, event.at)
+        self._fill_everywhere(event.at)
+
+    def _expire_due(self, at: float) -> None:
+        request = self._timers.expired(at)
+        while request is not None:
+            self._endings.expire(self._pool(request), request, at)
+            request = self._timers.expired(at)
+
+    def _shed_if_drained(self, at: float) -> None:
+        if at < self._timers.drain_at:
+            return
+        self._timers.drain_at = inf
+        for pool in self._register.pools:
+            for lane in pool.lanes:
+                for request in lane.waiting():
+                    self._endings.shed(pool, request, Reason.DRAINING, at)
+
+    def _fill_everywhere(self, at: float) -> None:
+        for pool in self._register.pools:
+            if pool.num_waiting:
+                self._dispatcher.drain(pool, at)
+
+    def _open(self, request_id: int, event: str) -> Request:
+        request = self._requests.get(request_id)
+        if request is None:
+            raise IllegalTransition(request_id, "not open", event)
+        return request
+
+    def _pool(self, request: Request) -> Pool:
+        return self._register.pools[request.pool_index]

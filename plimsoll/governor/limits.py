@@ -1,0 +1,99 @@
+"""A tenant's own limits and the bounds of the queues: refused by which, and when it is worth coming back.
+
+Retry instants are predictions, and they are handed out one behind the other: of clients that obey them nearly all
+are admitted when they return.
+"""
+
+from typing import Final
+
+from plimsoll.governor.estimates import DrainRate, PromiseLine
+from plimsoll.governor.request import Request
+from plimsoll.governor.tenants import Account
+from plimsoll.policy.policy import Tier
+from plimsoll.slo.outcome import Reason
+
+_CONCURRENCY: Final = Reason.TENANT_CONCURRENCY
+_RATE: Final = Reason.TENANT_RATE
+_TOKENS: Final = Reason.TENANT_TOKENS
+_QUEUE: Final = Reason.TENANT_QUEUE
+
+
+class TierQueue:
+    """All that waits in a tier, over all pools: its bound and its drain."""
+
+    def __init__(self, tier: Tier) -> None:
+        self.tier = tier
+        self.num_waiting = 0
+        self.departures = DrainRate()
+        self.promises = PromiseLine()
+
+    def retry_after(self, at: float) -> float:
+        """Seconds until there is a place; 0.0: nothing left it yet, so nobody knows."""
+        gap = self.departures.gap(at)
+        if gap is None:
+            return 0.0
+        beyond = max(0, self.num_waiting - self.tier.queue_limit)
+        return self.promises.promise(at, gap * (beyond + 1), gap)
+
+    def retry_after_waiting(self, at: float) -> float:
+        """Seconds until those who wait now have shrunk to what drains within the tier's patience; 0.0: not known."""
+        gap = self.departures.gap(at)
+        if gap is None:
+            return 0.0
+        return self.promises.promise(at, max(gap, self.num_waiting * gap - self.tier.queue_timeout), gap)
+
+
+def refused_by(account: Account, request: Request, at: float) -> Reason | None:
+    """The first of the tenant's own limits that the request exceeds; None: taken, and counted against them."""
+    limits = account.tenant.limits
+    if limits.concurrency is not None and account.num_open >= limits.concurrency:
+        return _CONCURRENCY
+    if account.requests is not None and not account.requests.has(1.0, at):
+        return _RATE
+    if account.tokens is not None and not account.tokens.has(request.token_estimate, at):
+        return _TOKENS
+    if account.requests is not None:
+        account.requests.take(1.0)
+    if account.tokens is not None:
+        account.tokens.take(request.token_estimate)
+    return None
+
+
+def queue_is_full(account: Account, queue: TierQueue) -> Reason | None:
+    """Which bound keeps another request from waiting; None where it may."""
+    bound = account.tenant.limits.queue
+    if bound is not None and account.num_waiting >= bound:
+        return _QUEUE
+    return Reason.QUEUE_FULL if queue.num_waiting >= queue.tier.queue_limit else None
+
+
+def give_back(account: Account, request: Request) -> None:
+    """The request was not served after all: nothing of it counts against the rates."""
+    if account.requests is not None:
+        account.requests.take(-1.0)
+    settle_tokens(account, request, 0)
+
+
+def settle_tokens(account: Account, request: Request, actual: int) -> None:
+    """Replace the estimate by what was really used."""
+    if account.tokens is not None and request.token_estimate:
+        account.tokens.take(float(actual - request.token_estimate))
+    request.token_estimate = 0
+
+
+def retry_after(account: Account, request: Request, reason: Reason, at: float) -> float:
+    """Seconds after which a request refused by its tenant's own limit should come back; 0.0: not known."""
+    if reason is _RATE and account.requests is not None:
+        return account.requests.retry_after(1.0, at)
+    if reason is _TOKENS and account.tokens is not None:
+        return account.tokens.retry_after(request.token_estimate, at)
+    if reason is _CONCURRENCY:
+        return _behind(account.finishes, account.concurrency_promises, at)
+    if reason is _QUEUE:
+        return _behind(account.departures, account.queue_promises, at)
+    return 0.0
+
+
+def _behind(rate: DrainRate, promises: PromiseLine, at: float) -> float:
+    gap = rate.gap(at)
+    return 0.0 if gap is None else promises.promise(at, gap, gap)

@@ -1,0 +1,164 @@
+"""One pool at work: its replicas, its lanes of waiting requests, and what was learnt of it."""
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import StepTime, unloaded_ttft
+from plimsoll.governor.admission import Lending, floors_of, full_step
+from plimsoll.governor.baseline import Baseline
+from plimsoll.governor.events import ReplicaReport
+from plimsoll.governor.prefixes import PrefixIndex
+from plimsoll.governor.queueing import Lane
+from plimsoll.governor.replicas import UNLIMITED, Replica
+from plimsoll.policy.objective import Sli
+from plimsoll.policy.policy import Order, Policy, Tier
+from plimsoll.policy.policy import Pool as PoolPolicy
+
+DEFAULT_WAIT = 5.0  # s a lender waits for its floor where its tier has no TTFT objective
+PREFIX_HASHES = 65_536  # remembered where the capacity is not known
+
+
+class Pool:
+    """`index` is its place in the governor; replicas keep theirs (a bit in masks) as long as they are here."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.policy = PoolPolicy(name, "", "", ())
+        self.name = name
+        self.index = index
+        self.open = True  # False: the policy no longer names it
+        self.profile: EngineProfile | None = None
+        self.steps: StepTime | None = None
+        self.prompt_token_time = 0.0  # s a prompt token on an idle replica; with a profile
+        self.replicas: list[Replica] = []
+        self.lanes: list[Lane] = []
+        self.lending = Lending([], None)
+        self.prefixes = PrefixIndex(PREFIX_HASHES)
+        self.baseline = Baseline(None)
+        self.num_waiting = 0
+        self.num_in_flight = 0
+        self.turn = 0  # of round robin
+        self._shares: list[float] = []
+        self._reserve_kv = True
+        self._oversubscription = 0.0
+        # of the scheduling rules, at hand
+        self.routing = ""
+        self.bypasses = 0
+        self.strict = False
+        self.saturation_limit = 1.0
+
+    def apply(self, policy: PoolPolicy, whole: Policy, tiers: list[Tier], profile: EngineProfile | None) -> None:
+        """Take over a (new) policy. Nothing waits here now; what runs keeps running."""
+        rules = whole.scheduling
+        self.policy, self.open, self.profile = policy, True, profile
+        self.steps = None if profile is None else StepTime(profile)
+        self.prompt_token_time = 0.0 if profile is None else unloaded_ttft(profile, 2048) / 2048.0
+        self.baseline.profile = profile
+        self._reserve_kv = rules.reserve_kv
+        self._oversubscription = 0.0 if rules.strict else float(rules.oversubscription)
+        self.routing = rules.routing.value
+        self.bypasses = rules.bypasses
+        self.strict = rules.strict
+        self.saturation_limit = float(rules.saturation_limit) if rules.reserve_kv else float(UNLIMITED)
+        fair = rules.order is Order.FAIR
+        lanes = tiers if rules.tiers_matter else []
+        self._shares = [float(tier.share) for tier in lanes] or [0.0]
+        self.lanes = [Lane(fair=fair, trickle=float(tier.trickle)) for tier in lanes] or [Lane(fair=fair, trickle=0.0)]
+        self._start_lending([wait_of(tier) for tier in lanes] or [DEFAULT_WAIT])
+        self._place_replicas(policy.replicas)
+        for replica in self.replicas:
+            self.resize(replica)
+        self._size_prefixes()
+
+    def close(self) -> None:
+        """The policy no longer names this pool: it finishes what it runs."""
+        self.open = False
+        for replica in self.replicas:
+            replica.leaving = True
+
+    def resize(self, replica: Replica) -> None:
+        """Take the replica's capacity and floors from what is known now."""
+        replica.set_capacity(
+            self.profile, self.policy.max_concurrency, self._oversubscription, reserve_kv=self._reserve_kv
+        )
+        for request in replica.in_flight.values():
+            self.lending.unbook(replica, request)
+        replica.set_floors(floors_of(self._shares, replica.capacity, in_blocks=replica.in_blocks))
+
+    def max_context(self) -> int | None:
+        """Tokens of prompt and output that fit; None: nobody said."""
+        if self.policy.max_context is not None:
+            return self.policy.max_context
+        told = [r.report.max_context for r in self.replicas if r.report is not None and r.report.max_context]
+        if told:
+            return max(told)
+        return None if self.profile is None else self.profile.max_context
+
+    def reported(self, replica: Replica, report: ReplicaReport) -> None:
+        """A replica's own word."""
+        before = replica.report
+        if replica.healthy and not report.healthy:
+            self.prefixes.forget(replica.bit)  # when it comes back its cache is empty
+        replica.reported(report)
+        if (
+            before is None
+            or (report.kv_blocks is not None and report.kv_blocks != before.kv_blocks)
+            or (report.block_size is not None and report.block_size != before.block_size)
+        ):
+            self.resize(replica)
+            self._size_prefixes()
+
+    def has_hope(self) -> bool:
+        """Whether a replica's last report was good: it may be full, busy or just have refused a connection."""
+        for replica in self.replicas:
+            report = replica.report
+            if report is not None and report.healthy and not replica.leaving:
+                return True
+        return False
+
+    def reachable(self, tried: int) -> bool:
+        """Whether any replica is up that did not fail the request yet."""
+        for replica in self.replicas:  # noqa: SIM110 - as above
+            if replica.healthy and not replica.leaving and not replica.bit & tried:
+                return True
+        return False
+
+    def _start_lending(self, waits: list[float]) -> None:
+        before = self.lending
+        slowest = None
+        if self.profile is not None:
+            capacity = self.profile.num_blocks * self.profile.block_size
+            slowest = full_step(self.steps, self.profile.max_num_seqs, capacity)
+        for replica in self.replicas:
+            replica.releases.clear()
+            for request in replica.in_flight.values():
+                request.release_bucket = -1
+        self.lending = Lending(waits, slowest)
+        self.lending.held = before.held
+
+    def _place_replicas(self, names: tuple[str, ...]) -> None:
+        for replica in self.replicas:
+            replica.leaving = replica.name not in names
+        here = {replica.name for replica in self.replicas}
+        for name in names:
+            if name not in here:
+                self._place(name)
+
+    def _place(self, name: str) -> None:
+        """A new replica takes the place of one that has left, else a new one."""
+        for index, replica in enumerate(self.replicas):
+            if replica.leaving and replica.num_in_flight == 0:
+                self.prefixes.forget(replica.bit)
+                self.replicas[index] = Replica(name, index)
+                return
+        self.replicas.append(Replica(name, len(self.replicas)))
+
+    def _size_prefixes(self) -> None:
+        blocks = sum([replica.capacity * replica.block_size for replica in self.replicas if replica.in_blocks])
+        if blocks:
+            self.prefixes.set_size(blocks // 256)
+
+
+def wait_of(tier: Tier) -> float:
+    """Seconds that a tier waits for its floor to come back."""
+    if tier.wait is not None:
+        return tier.wait
+    thresholds = [objective.below for objective in tier.objectives if objective.sli is Sli.TTFT]
+    return min(thresholds, default=DEFAULT_WAIT)

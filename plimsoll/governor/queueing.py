@@ -1,0 +1,201 @@
+"""Who waits, and who is next: one `Lane` a tier in each pool, in it one `Line` a tenant.
+
+Fair order keeps a virtual counter a tenant (VTC: https://arxiv.org/abs/2401.00588): each dispatch adds its charge
+divided by the tenant's weight, the finish corrects it, and the waiting tenant with the lowest counter goes next.
+FCFS is the same lane with a single line.
+"""
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from plimsoll.governor.lifecycle import State
+from plimsoll.governor.request import Request
+
+OUTPUT_WEIGHT: Final = 2.0  # an output token costs as much as two prompt tokens
+CACHED_WEIGHT: Final = 0.1  # a prompt token that the replica holds already
+LOOKAHEAD: Final = 7  # candidates looked at when the head of a lane does not fit
+
+_QUEUED: Final = State.QUEUED
+
+
+def charge_of(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> float:
+    """Tokens of service that a request is charged with, `output_tokens` over all choices."""
+    cached = min(cached_tokens, prompt_tokens)
+    return (prompt_tokens - cached) + CACHED_WEIGHT * cached + OUTPUT_WEIGHT * output_tokens
+
+
+class Line:
+    """One tenant's waiting requests in a lane, oldest first, and its counter."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.counter = 0.0
+        self.num = 0
+        self.items: deque[Request] = deque()
+
+    def first(self) -> Request | None:
+        """The oldest that still waits."""
+        items = self.items
+        while items:
+            request = items[0]
+            if request.state is _QUEUED:
+                return request
+            items.popleft()
+        return None
+
+
+class Lane:
+    """A tier's queue in one pool. Requests leave it by state: what is no longer `queued` is skipped when met."""
+
+    def __init__(self, *, fair: bool, trickle: float) -> None:
+        self.fair = fair
+        self.trickle = trickle  # tokens of credit earned per token charged to other lanes
+        self.credit = 0.0
+        self.num = 0
+        self.largest_charge = 0.0
+        self._lines: dict[int, Line] = {}
+        self._heap: list[tuple[float, int, int]] = []  # (counter, sequence of the first, line); stale ones skipped
+        self._last: Line | None = None  # served last
+
+    def push(self, request: Request, *, front: bool = False) -> None:
+        """Let it wait, at the end of its tenant's line, or in front again after a failed attempt."""
+        line = self._line(request.account.index)
+        if line.num == 0:
+            self._lift(line)
+        if front:
+            line.items.appendleft(request)
+        else:
+            line.items.append(request)
+        line.num += 1
+        self.num += 1
+        if line.num == 1 or front:
+            self._offer(line)
+
+    def left(self, request: Request) -> None:
+        """It does not wait any more: dispatched, shed, expired or cancelled. Its state has changed already."""
+        line = self._line(request.account.index)
+        line.num -= 1
+        self.num -= 1
+        items = line.items
+        if items and items[0] is request:
+            items.popleft()
+            self._offer(line)
+        elif len(items) > 2 * line.num + 32:
+            line.items = deque([item for item in items if item.state is _QUEUED])
+
+    def head(self) -> Request | None:
+        """Who is next."""
+        while self._heap:
+            counter, sequence, index = self._heap[0]
+            line = self._lines[index]
+            first = line.first()
+            if first is not None and first.sequence == sequence and counter == line.counter:
+                return first
+            heappop(self._heap)
+            if first is not None and first.sequence != sequence:
+                self._offer(line)  # the one that was offered has left
+        return None
+
+    def others(self, head: Request) -> list[Request]:
+        """A few that might pass the head: its own tenant's next, and the first of other tenants."""
+        found: list[Request] = []
+        own = self._line(head.account.index)
+        for position in range(1, min(len(own.items), LOOKAHEAD)):
+            request = own.items[position]
+            if request.state is _QUEUED:
+                found.append(request)
+        if self.fair:
+            for entry in self._heap[1 : 1 + LOOKAHEAD]:
+                line = self._lines[entry[2]]
+                first = line.first()
+                if first is not None and line is not own and entry[0] == line.counter:
+                    found.append(first)
+        return found
+
+    def may_pass(self, request: Request, head: Request, charge: float) -> bool:
+        """Whether serving `request` before `head` keeps their tenants' counters within one largest charge."""
+        if not self.fair or request.account.index == head.account.index:
+            return True
+        ahead = self._line(request.account.index).counter + charge / request.account.weight
+        return ahead <= self._line(head.account.index).counter + self.largest_charge
+
+    # --- counters --------------------------------------------------------------------------------------------------
+
+    def charge(self, request: Request, tokens: float, *, waited: bool) -> None:
+        """Its tenant is served: `tokens` is the expected service, at dispatch. The request waits no more."""
+        if not self.fair:
+            return
+        line = self._line(request.account.index)
+        if line.num == 0 and not waited:
+            self._lift(line)
+        weighted = tokens / request.account.weight
+        self.largest_charge = max(self.largest_charge, weighted)
+        self._last = line
+        self._move(line, weighted)
+
+    def correct(self, request: Request, tokens: float) -> None:
+        """The service turned out `tokens` more than charged (negative: less)."""
+        if self.fair and tokens != 0.0:
+            self._move(self._line(request.account.index), tokens / request.account.weight)
+
+    def counters(self) -> dict[int, float]:
+        """Counter by tenant index, for snapshots and policy changes."""
+        return {index: line.counter for index, line in self._lines.items()}
+
+    def restore(self, counters: dict[int, float]) -> None:
+        """Take over the counters of a lane before a policy change; nothing waits yet."""
+        for index, counter in counters.items():
+            self._line(index).counter = counter
+
+    def waiting(self) -> list[Request]:
+        """All that wait, in order of arrival."""
+        found = [item for line in self._lines.values() for item in line.items if item.state is _QUEUED]
+        found.sort(key=_by_sequence)
+        return found
+
+    def _line(self, index: int) -> Line:
+        if not self.fair:
+            index = 0
+        line = self._lines.get(index)
+        if line is None:
+            line = self._lines[index] = Line(index)
+        return line
+
+    def _lift(self, line: Line) -> None:
+        """A tenant that returns from idle starts at the least counter of those who wait: idleness earns nothing.
+
+        Where nobody waits, at that of the tenant served last.
+        """
+        head = self.head()
+        ahead = self._last if head is None else self._line(head.account.index)
+        if ahead is not None:
+            line.counter = max(line.counter, ahead.counter)
+
+    def _move(self, line: Line, by: float) -> None:
+        line.counter += by
+        if line.num > 0:
+            self._offer(line)
+
+    def _offer(self, line: Line) -> None:
+        first = line.first()
+        if first is None:
+            return
+        heap = self._heap
+        heappush(heap, (line.counter, first.sequence, line.index))
+        if len(heap) > 4 * len(self._lines) + 64:
+            fresh = [(other.counter, one.sequence, other.index) for other, one in self._firsts()]
+            heapify(fresh)
+            self._heap = fresh
+
+    def _firsts(self) -> list[tuple[Line, Request]]:
+        found = []
+        for line in self._lines.values():
+            first = line.first()
+            if first is not None:
+                found.append((line, first))
+        return found
+
+
+def _by_sequence(request: Request) -> int:
+    return request.sequence

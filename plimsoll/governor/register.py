@@ -1,0 +1,166 @@
+"""The policy in force as the governor works with it: tenants, tiers and pools by name, with their running state."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.governor.limits import TierQueue
+from plimsoll.governor.months import Month
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.replicas import Replica
+from plimsoll.governor.request import Request
+from plimsoll.governor.tenants import Account
+from plimsoll.policy.policy import Policy, Tenant, Tier
+
+_NO_TIER: Final = Tier("", 0)
+
+
+class Register:
+    """Survives policy changes: accounts, pools and replicas keep their indexes and what they have learnt."""
+
+    def __init__(self, profiles: Mapping[str, EngineProfile]) -> None:
+        self.profiles = dict(profiles)
+        self.policy = Policy()
+        self.accounts: dict[str, Account] = {}
+        self.tiers: dict[str, TierQueue] = {}
+        self.ranked: list[Tier] = []
+        self.pools: list[Pool] = []
+        self.by_model: dict[str, list[Pool]] = {}
+        self.by_replica: dict[str, list[tuple[Pool, Replica]]] = {}
+        self._left_tiers: dict[str, TierQueue] = {}
+        self._months: dict[str, Month] = {}
+
+    def apply(self, policy: Policy, at: float) -> list[Request]:
+        """Put a policy in force; returns those who waited, oldest first, for the caller to place again."""
+        waiting = self._take_waiting()
+        counters = [[lane.counters() for lane in pool.lanes] for pool in self.pools]
+        lanes_before = [tier.name for tier in self.ranked]
+        self.policy = policy
+        self._apply_tenants(policy, at)
+        self._apply_tiers(policy)
+        self._apply_pools(policy)
+        self._restore_counters(lanes_before, counters)
+        return waiting
+
+    def account(self, tenant: str) -> Account:
+        """The tenant's account; one that is not `known` where the policy does not name it."""
+        account = self.accounts.get(tenant)
+        if account is None:
+            account = self.accounts[tenant] = Account(Tenant(tenant, ""), len(self.accounts))
+            account.known = False
+        return account
+
+    def tier_of(self, tenant: Tenant, asked: str) -> Tier:
+        """The tier whose promises hold for a request of that tenant; one without promises where none is known."""
+        queue = self.tiers.get(asked) if asked and asked in (tenant.tier, *tenant.tiers) else None
+        if queue is None:
+            queue = self.tiers.get(tenant.tier)
+        return _NO_TIER if queue is None else queue.tier
+
+    def tier_queue(self, tier: Tier) -> TierQueue:
+        """All that waits in a tier; one whose tier has left the policy waits in a queue of its own."""
+        queue = self.tiers.get(tier.name)
+        if queue is None:
+            queue = self._left_tiers.get(tier.name)
+            if queue is None:
+                queue = self._left_tiers[tier.name] = TierQueue(tier)
+        return queue
+
+    def any_pool(self, model: str) -> Pool | None:
+        """A pool that serves the model, whether it can now or not; None where the policy names none."""
+        pools = self.by_model.get(model)
+        return None if pools is None else pools[0]
+
+    def month(self, account: Account) -> Month:
+        """Names of months in the tenant's zone."""
+        zone = account.tenant.timezone or self.policy.service.timezone
+        month = self._months.get(zone)
+        if month is None:
+            month = self._months[zone] = Month(zone)
+        return month
+
+    def lane_of(self, tier: str) -> int:
+        """The queue of that tier within each pool; the lowest where the policy no longer knows it."""
+        if not self.policy.scheduling.tiers_matter:
+            return 0
+        for index, known in enumerate(self.ranked):
+            if known.name == tier:
+                return index
+        return len(self.ranked) - 1
+
+    def _take_waiting(self) -> list[Request]:
+        self._left_tiers.clear()
+        found = [request for pool in self.pools for lane in pool.lanes for request in lane.waiting()]
+        found.sort(key=_by_sequence)
+        for pool in self.pools:
+            pool.num_waiting = 0
+        for account in self.accounts.values():
+            account.num_waiting = 0
+        return found
+
+    def _apply_tenants(self, policy: Policy, at: float) -> None:
+        for account in self.accounts.values():
+            account.known = False
+        for tenant in policy.tenants:
+            account = self.account(tenant.name)
+            account.apply(tenant, at)
+
+    def _apply_tiers(self, policy: Policy) -> None:
+        before = self.tiers
+        self.tiers = {}
+        self.ranked = sorted(policy.tiers, key=_by_rank)
+        for tier in self.ranked:
+            queue = before.get(tier.name) or TierQueue(tier)
+            queue.tier = tier
+            queue.num_waiting = 0
+            self.tiers[tier.name] = queue
+
+    def _apply_pools(self, policy: Policy) -> None:
+        by_name = {pool.name: pool for pool in self.pools}
+        named = {pool.name for pool in policy.pools}
+        for pool in self.pools:
+            if pool.name not in named:
+                pool.close()
+        self.by_model, self.by_replica = {}, {}
+        used = self._used_tiers(policy)
+        for pool_policy in policy.pools:
+            pool = by_name.get(pool_policy.name) or self._new_pool(pool_policy.name)
+            for replica in pool.replicas:
+                for request in replica.in_flight.values():
+                    request.lane = self.lane_of(request.tier.name)
+            pool.apply(pool_policy, policy, used, self.profiles.get(pool_policy.profile or ""))
+            for model in dict.fromkeys((pool_policy.model, *pool_policy.aliases)):
+                self.by_model.setdefault(model, []).append(pool)
+            for replica in pool.replicas:
+                if not replica.leaving:
+                    self.by_replica.setdefault(replica.name, []).append((pool, replica))
+
+    def _new_pool(self, name: str) -> Pool:
+        pool = Pool(name, len(self.pools))
+        self.pools.append(pool)
+        return pool
+
+    def _used_tiers(self, policy: Policy) -> list[Tier]:
+        """The tiers by rank; one that no tenant may use holds no floor."""
+        named = {tenant.tier for tenant in policy.tenants} | {name for t in policy.tenants for name in t.tiers}
+        return [tier if tier.name in named else _without_floor(tier) for tier in self.ranked]
+
+    def _restore_counters(self, lanes_before: list[str], counters: list[list[dict[int, float]]]) -> None:
+        for pool, saved in zip(self.pools, counters, strict=False):
+            if len(saved) != len(lanes_before):  # one queue for all had no tiers
+                continue
+            for name, counter in zip(lanes_before, saved, strict=True):
+                if name in self.tiers and pool.open:
+                    pool.lanes[self.lane_of(name)].restore(counter)
+
+
+def _without_floor(tier: Tier) -> Tier:
+    return Tier(tier.name, tier.rank)
+
+
+def _by_rank(tier: Tier) -> int:
+    return tier.rank
+
+
+def _by_sequence(request: Request) -> int:
+    return request.sequence

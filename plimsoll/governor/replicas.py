@@ -1,0 +1,186 @@
+"""What the governor knows of one replica: what its reports said, and what was dispatched to it and is not over.
+
+Capacity is counted in *units*: KV blocks where the engine or its profile tells them, else slots (concurrent
+requests). Each lane (tier queue) holds a floor of units; `idle_floor` is what the lanes leave unused of theirs.
+"""
+
+from typing import Final
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.governor.events import ReplicaReport
+from plimsoll.governor.request import Request
+
+UNLIMITED: Final = 1 << 40
+DEFAULT_SLOTS: Final = 256  # vLLM's own default, where neither engine, profile nor policy says anything
+FULL_KV_USAGE: Final = 0.95
+FIRST_BACKOFF: Final = 0.5  # s for a busy engine that names no time; doubles up to
+LONGEST_BACKOFF: Final = 8.0
+
+
+class Replica:
+    """One serving engine; `index` is its bit in masks, within its pool."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name = name
+        self.index = index
+        self.bit = 1 << index
+        # health, by reports and by what attempts met
+        self.report: ReplicaReport | None = None  # None: it has not reported yet
+        self.healthy = False
+        self.says_full = False  # it queues for KV blocks, whatever our own count says
+        self.leaving = False  # the policy no longer names it: finishes what it runs
+        self.backoff_until = 0.0
+        self.num_busy = 0  # busy answers in a row
+        # capacity
+        self.in_blocks = False
+        self.block_size = 0  # tokens; 0: not known
+        self.capacity = 0
+        self.limit = 0  # capacity with oversubscription
+        self.slots = 0  # concurrent requests at most
+        self.floors: list[int] = []
+        # what is on it
+        self.used: list[int] = []  # units by lane
+        self.reserved = 0
+        self.idle_floor = 0
+        self.num_in_flight = 0
+        self.in_flight: dict[int, Request] = {}
+        self.pending_prompt = 0  # prompt tokens dispatched whose first token has not come
+        self.context = 0  # prompt and expected output of all in flight
+        self.releases: dict[int, int] = {}  # units by the time bucket in which they are predicted back
+
+    def routable(self, at: float) -> bool:
+        """Whether requests may be sent there now."""
+        return self.healthy and at >= self.backoff_until and not self.leaving
+
+    def saturation(self) -> float:
+        """How full it is, 1.0 = hold: by reservations and slots, or because it says so itself."""
+        full = max(self.reserved / max(1, self.limit), self.num_in_flight / max(1, self.slots))
+        return max(1.0, full) if self.says_full else full
+
+    # --- what the hands saw ----------------------------------------------------------------------------------------
+
+    def reported(self, report: ReplicaReport) -> None:
+        """Its own word: the one thing that makes a replica healthy again."""
+        self.report = report
+        self.healthy = report.healthy
+        self.says_full = bool(report.waiting) and report.kv_usage is not None and report.kv_usage >= FULL_KV_USAGE
+
+    def refused(self) -> None:
+        """A connection was refused or broke: nothing more goes there until it reports well again."""
+        self.healthy = False
+
+    def busy(self, at: float, retry_after: float) -> None:
+        """It said that it is busy: alive, but left alone for a while."""
+        self.num_busy += 1
+        pause = retry_after or min(FIRST_BACKOFF * 2.0 ** min(self.num_busy - 1, 10), LONGEST_BACKOFF)
+        self.backoff_until = max(self.backoff_until, at + pause)
+
+    # --- capacity --------------------------------------------------------------------------------------------------
+
+    def set_capacity(
+        self, profile: EngineProfile | None, max_concurrency: int | None, oversubscription: float, *, reserve_kv: bool
+    ) -> None:
+        """Take capacity from the last report, else from the profile, else count slots; what is booked is rebooked."""
+        report = self.report
+        blocks = report.kv_blocks if report is not None else None
+        block_size = report.block_size if report is not None else None
+        if profile is not None:
+            blocks = profile.num_blocks if blocks is None else blocks
+            block_size = profile.block_size if block_size is None else block_size
+        if block_size is not None:
+            self.block_size = block_size
+        self.in_blocks = reserve_kv and bool(blocks) and self.block_size > 0
+        self.slots = self._slots(profile, max_concurrency, reserve_kv=reserve_kv)
+        self.capacity = blocks if self.in_blocks and blocks is not None else self.slots
+        self.limit = int(self.capacity * (1.0 + oversubscription)) if self.in_blocks else self.capacity
+
+    def _slots(self, profile: EngineProfile | None, max_concurrency: int | None, *, reserve_kv: bool) -> int:
+        if max_concurrency is not None:
+            return max_concurrency
+        if not reserve_kv:
+            return UNLIMITED  # the engine queues for itself
+        if profile is not None:
+            return profile.max_num_seqs
+        return UNLIMITED if self.in_blocks else DEFAULT_SLOTS
+
+    def set_floors(self, floors: list[int]) -> None:
+        """New floors by lane; `used` is counted afresh from what is in flight."""
+        self.floors = floors
+        self.used = [0] * len(floors)
+        self.reserved = 0
+        for request in self.in_flight.values():
+            request.units = self.units_for(request)
+            self.used[request.lane] += request.units
+            self.reserved += request.units
+        self.idle_floor = sum([max(0, floor - used) for floor, used in zip(floors, self.used, strict=True)])
+
+    def units_for(self, request: Request) -> int:
+        """Units that the request needs here; a replica alone is enough for any (its engine has no more to give)."""
+        if not self.in_blocks:
+            return 1
+        tokens = request.prompt_tokens + request.output_tokens
+        return max(1, min(request.num_choices * -(-tokens // self.block_size), self.limit))
+
+    # --- booking ---------------------------------------------------------------------------------------------------
+
+    def book(self, request: Request, units: int) -> None:
+        """Take the request on with so many units."""
+        request.units = units
+        if self.in_blocks:
+            request.blocks_reserved = max(request.blocks_reserved, units)
+        self._use(request.lane, units)
+        self.in_flight[request.id] = request
+        self.num_in_flight += 1
+        self.pending_prompt += request.pending_prompt
+        self.context += request.prompt_tokens + request.expected_output
+
+    def grow(self, request: Request, units: int) -> None:
+        """Book what the request has outgrown; always, even beyond the limit."""
+        more = units - request.units
+        if more > 0:
+            request.units = units
+            request.blocks_reserved = max(request.blocks_reserved, units)
+            self._use(request.lane, more)
+
+    def release(self, request: Request) -> None:
+        """Give back all that the request holds; once, whatever ended it."""
+        del self.in_flight[request.id]
+        self._use(request.lane, -request.units)
+        request.units = 0
+        self.num_in_flight -= 1
+        self.prompt_done(request)
+        self.context -= request.prompt_tokens + request.expected_output
+
+    def prompt_done(self, request: Request) -> None:
+        """Its first token came, or it is over: its prompt is no work to come."""
+        self.pending_prompt -= request.pending_prompt
+        request.pending_prompt = 0
+
+    def _use(self, lane: int, units: int) -> None:
+        floor = self.floors[lane]
+        before = self.used[lane]
+        after = before + units
+        self.used[lane] = after
+        self.reserved += units
+        if before < floor or after < floor:
+            self.idle_floor += max(0, floor - after) - max(0, floor - before)
+
+    # --- when units come back --------------------------------------------------------------------------------------
+
+    def expect_release(self, bucket: int, units: int) -> None:
+        """So many units are predicted back in that time bucket; negative takes a prediction away."""
+        num = self.releases.get(bucket, 0) + units
+        if num:
+            self.releases[bucket] = num
+        else:
+            self.releases.pop(bucket, None)
+
+    def released_between(self, first: int, last: int) -> int:
+        """Units predicted back in the time buckets from `first` to `last`."""
+        releases = self.releases
+        if not releases or last < first:
+            return 0
+        num = 0
+        for bucket in range(first, last + 1):
+            num += releases.get(bucket, 0)
+        return num

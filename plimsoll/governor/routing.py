@@ -1,0 +1,92 @@
+"""Which replica takes a request, among those that have room for it.
+
+`load`: the least predicted cost in seconds of engine time — the prompt work before its first token, what a prefix
+held there would save, and its output at the step time of the batch it would join. Without an engine profile the same
+in token equivalents. Ties go to the lower index, so that equal histories route equally.
+"""
+
+from typing import Final
+
+from plimsoll.governor.admission import NO, fits
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.prefixes import held_blocks
+from plimsoll.governor.replicas import Replica
+from plimsoll.governor.request import Request
+
+DECODE_WEIGHT: Final = 3.0  # prompt tokens whose work equals one sequence's share of a decode step, without a profile
+HOTSPOT_RATIO: Final = 1.5  # a replica this much busier than the mean …
+HOTSPOT_SLACK: Final = 4  # … by at least so many requests draws nobody by its cache
+
+
+def choose(pool: Pool, request: Request, at: float) -> tuple[Replica | None, int]:
+    """The best replica that has room now and by which right (`admission`); None and NO where none has."""
+    if pool.routing == "load":
+        return _by_load(pool, request, at)
+    if pool.routing == "round_robin":
+        return _by_turn(pool, request, at)
+    return _by_requests(pool, request, at)
+
+
+def open_to(replica: Replica, request: Request, at: float) -> bool:
+    """Whether the replica may be sent this request at all."""
+    return replica.routable(at) and not replica.bit & request.tried
+
+
+def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, int]:
+    best: Replica | None = None
+    best_right = NO
+    best_cost = 0.0
+    masks: list[int] | None = None
+    crowd = HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
+    for replica in pool.replicas:
+        if not open_to(replica, request, at):
+            continue
+        right = fits(replica, request, pool.lending, at)
+        if right == NO:
+            continue
+        if masks is None:
+            masks = pool.prefixes.holders(request.prefix_hashes, -1)
+        cached = 0
+        if masks and replica.num_in_flight <= crowd:
+            cached = held_blocks(masks, replica.bit) * request.arrived.prefix_block_tokens
+        cost = _cost(pool, replica, request, cached)
+        if best is None or cost < best_cost:
+            best, best_right, best_cost = replica, right, cost
+    return best, best_right
+
+
+def _cost(pool: Pool, replica: Replica, request: Request, cached: int) -> float:
+    prompt = replica.pending_prompt + max(1, request.prompt_tokens - cached)
+    output = request.expected_output * request.num_choices
+    sequences = replica.num_in_flight + request.num_choices
+    if pool.steps is None:
+        return prompt + DECODE_WEIGHT * output * sequences
+    step = pool.steps.decode(sequences, replica.context + request.prompt_tokens)
+    return prompt * pool.prompt_token_time + output * step
+
+
+def _by_requests(pool: Pool, request: Request, at: float) -> tuple[Replica | None, int]:
+    best: Replica | None = None
+    best_right = NO
+    for replica in pool.replicas:
+        if best is not None and replica.num_in_flight >= best.num_in_flight:
+            continue
+        if not open_to(replica, request, at):
+            continue
+        right = fits(replica, request, pool.lending, at)
+        if right != NO:
+            best, best_right = replica, right
+    return best, best_right
+
+
+def _by_turn(pool: Pool, request: Request, at: float) -> tuple[Replica | None, int]:
+    num = len(pool.replicas)
+    for offset in range(num):
+        replica = pool.replicas[(pool.turn + offset) % num]
+        if not open_to(replica, request, at):
+            continue
+        right = fits(replica, request, pool.lending, at)
+        if right != NO:
+            pool.turn = (replica.index + 1) % num
+            return replica, right
+    return None, NO

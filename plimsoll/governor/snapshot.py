@@ -1,0 +1,134 @@
+"""The governor's state at an instant, as values that JSON can carry."""
+
+from msgspec import Struct
+
+from plimsoll.governor.lifecycle import State
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.register import Register
+from plimsoll.governor.replicas import Replica
+from plimsoll.governor.saturation import saturation
+
+
+class ReplicaState(Struct, frozen=True):
+    """One replica. None is not known."""
+
+    replica: str
+    healthy: bool
+    routable: bool  # healthy, not backed off, not leaving
+    leaving: bool
+    in_flight: int
+    reserved: int  # in units
+    capacity: int
+    unit: str  # "blocks" | "slots"
+    saturation: float
+    floors: dict[str, int]  # units by tier
+    used: dict[str, int]
+    running: int | None
+    waiting: int | None
+    kv_usage: float | None
+    report_age: float | None  # s
+
+
+class PoolState(Struct, frozen=True):
+    """One pool."""
+
+    pool: str
+    model: str
+    waiting: int
+    in_flight: int
+    saturation: float | None  # None: no replica is routable
+    replicas: tuple[ReplicaState, ...]
+
+
+class QueueState(Struct, frozen=True):
+    """What one tenant has waiting in one tier of one pool."""
+
+    pool: str
+    tier: str
+    tenant: str
+    waiting: int
+    oldest_at: float  # arrival of the oldest
+
+
+class CountState(Struct, frozen=True):
+    """One tenant's requests in one tier since the start; `received` is the sum of the others."""
+
+    tenant: str
+    tier: str
+    received: int
+    by_state: dict[str, int]
+
+
+class Snapshot(Struct, frozen=True):
+    """The whole."""
+
+    at: float
+    policy_version: str
+    draining: bool
+    degradation_level: int
+    pools: tuple[PoolState, ...]
+    queues: tuple[QueueState, ...]
+    counts: tuple[CountState, ...]
+
+
+def take(register: Register, level: int, *, draining: bool, at: float) -> Snapshot:
+    """The state of everything in the register."""
+    pools = [pool for pool in register.pools if pool.open or pool.num_in_flight]
+    return Snapshot(
+        at,
+        register.policy.version,
+        draining,
+        level,
+        tuple([_pool(register, pool, at) for pool in pools]),
+        tuple([queue for pool in pools for queue in _queues(pool)]),
+        tuple(
+            [
+                CountState(
+                    c.tenant, c.tier, c.received, {s.value: n for s, n in c.by_state.items() if s in _SHOWN or n}
+                )
+                for account in register.accounts.values()
+                for c in account.counts.values()
+            ]
+        ),
+    )
+
+
+_SHOWN = frozenset({State.QUEUED, State.DISPATCHED, State.STREAMING, State.COMPLETED})
+
+
+def _pool(register: Register, pool: Pool, at: float) -> PoolState:
+    names = [tier.name for tier in register.ranked] if len(pool.lanes) == len(register.ranked) else ["all"]
+    replicas = tuple([_replica(replica, names, at) for replica in pool.replicas])
+    return PoolState(pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, saturation(pool, at), replicas)
+
+
+def _replica(replica: Replica, names: list[str], at: float) -> ReplicaState:
+    report = replica.report
+    return ReplicaState(
+        replica.name,
+        replica.healthy,
+        replica.routable(at),
+        replica.leaving,
+        replica.num_in_flight,
+        replica.reserved,
+        replica.capacity,
+        "blocks" if replica.in_blocks else "slots",
+        replica.saturation(),
+        dict(zip(names, replica.floors, strict=False)),
+        dict(zip(names, replica.used, strict=False)),
+        None if report is None else report.running,
+        None if report is None else report.waiting,
+        None if report is None else report.kv_usage,
+        None if report is None else at - report.reported_at,
+    )
+
+
+def _queues(pool: Pool) -> list[QueueState]:
+    found: dict[tuple[str, str], list[float]] = {}
+    for lane in pool.lanes:
+        for request in lane.waiting():
+            found.setdefault((request.tier.name, request.account.name), []).append(request.arrived_at)
+    return [
+        QueueState(pool.name, tier, tenant, len(arrivals), arrivals[0])
+        for (tier, tenant), arrivals in sorted(found.items())
+    ]

@@ -1,0 +1,92 @@
+"""A tenant at work: its limits' state, what it has open, and how long its outputs usually are."""
+
+from plimsoll.governor.counts import Counts
+from plimsoll.governor.estimates import DrainRate, PromiseLine, RunningQuantile
+from plimsoll.governor.events import BudgetState
+from plimsoll.policy.policy import Tenant
+
+
+class Bucket:
+    """A token bucket refilled at `per_minute`, holding at most a minute's worth; it may be overdrawn by settling."""
+
+    def __init__(self, per_minute: int, at: float) -> None:
+        self.rate = per_minute / 60.0
+        self.capacity = float(per_minute)
+        self.level = float(per_minute)
+        self.refilled_at = at
+        self.promises = PromiseLine()
+
+    def has(self, amount: float, at: float) -> bool:
+        """Whether `amount` may be taken now. More than a whole minute's worth may go when the bucket is full."""
+        self._refill(at)
+        return self.level >= min(amount, self.capacity)
+
+    def take(self, amount: float) -> None:
+        """Take it; a negative amount gives back."""
+        self.level = min(self.level - amount, self.capacity)
+
+    def retry_after(self, amount: float, at: float) -> float:
+        """Seconds until `amount` will be there for one who was refused now, behind those refused before."""
+        needed = min(amount, self.capacity)
+        return self.promises.promise(at, (needed - self.level) / self.rate, needed / self.rate)
+
+    def resize(self, per_minute: int, at: float) -> None:
+        """A new policy: the share that was left stays."""
+        self._refill(at)
+        left = self.level / self.capacity
+        self.rate = per_minute / 60.0
+        self.capacity = float(per_minute)
+        self.level = left * self.capacity
+
+    def _refill(self, at: float) -> None:
+        if at > self.refilled_at:
+            self.level = min(self.capacity, self.level + (at - self.refilled_at) * self.rate)
+            self.refilled_at = at
+
+
+class Account:
+    """The running state of one tenant."""
+
+    def __init__(self, tenant: Tenant, index: int) -> None:
+        self.tenant = tenant
+        self.name: str = tenant.name
+        self.index = index  # its line in every queue; never reused
+        self.weight = float(tenant.weight)
+        self.counts: dict[str, Counts] = {}  # by tier
+        self.num_open = 0
+        self.num_waiting = 0
+        self.requests: Bucket | None = None
+        self.tokens: Bucket | None = None
+        self.finishes = DrainRate()
+        self.departures = DrainRate()  # from its waiting requests
+        self.concurrency_promises = PromiseLine()
+        self.queue_promises = PromiseLine()
+        self.outputs: RunningQuantile | None = None
+        self.median_output: RunningQuantile | None = None
+        self.budgets: dict[str, BudgetState] = {}  # by objective, the last ones reported
+        self.known = True  # False: the policy no longer names it
+
+    def counts_in(self, tier: str) -> Counts:
+        """Its counts in a tier."""
+        counts = self.counts.get(tier)
+        if counts is None:
+            counts = self.counts[tier] = Counts(self.name, tier)
+        return counts
+
+    def apply(self, tenant: Tenant, at: float) -> None:
+        """Take over a tenant's (new) policy; what it used of its limits stays used."""
+        self.tenant = tenant
+        self.known = True
+        self.weight = float(tenant.weight)
+        self.requests = _bucket(self.requests, tenant.limits.requests_per_minute, at)
+        self.tokens = _bucket(self.tokens, tenant.limits.tokens_per_minute, at)
+
+
+def _bucket(before: Bucket | None, per_minute: int | None, at: float) -> Bucket | None:
+    if per_minute is None:
+        return None
+    if before is None:
+        return Bucket(per_minute, at)
+    if before.capacity != per_minute:
+        before.resize(per_minute, at)
+    return before

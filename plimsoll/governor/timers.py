@@ -1,0 +1,65 @@
+"""The one timer of the hands: what it is wanted for, and when next."""
+
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Final
+
+from plimsoll.governor.lifecycle import State
+from plimsoll.governor.request import Request
+
+_QUEUED: Final = State.QUEUED
+
+
+class Timers:
+    """Expiries of waiting requests, ends of backoffs, the end of a drain's grace."""
+
+    def __init__(self) -> None:
+        self.armed_at = inf  # of the last WakeAt that has not fired
+        self.drain_at = inf
+        self._expiries: list[tuple[float, int, Request]] = []
+        self._backoffs: list[float] = []
+
+    def watch(self, request: Request, num_waiting: int) -> None:
+        """It waits from now on; `num_waiting` in all, to know when most of what is kept has left already."""
+        expiries = self._expiries
+        if request.expire_at != inf:
+            heappush(expiries, (request.expire_at, request.sequence, request))
+        if len(expiries) > 2 * num_waiting + 64:
+            self._expiries = [entry for entry in expiries if entry[2].state is _QUEUED]
+            heapify(self._expiries)
+
+    def watch_backoff(self, until_at: float) -> None:
+        """A replica may be used again from then on."""
+        heappush(self._backoffs, until_at)
+
+    def expired(self, at: float) -> Request | None:
+        """One that waits beyond its time; call until None."""
+        expiries = self._expiries
+        while expiries and expiries[0][0] <= at:
+            request: Request = heappop(expiries)[2]
+            if request.state is _QUEUED:
+                return request
+        return None
+
+    def backoff_over(self, at: float) -> bool:
+        """Whether a backoff has ended since the last call."""
+        over = False
+        while self._backoffs and self._backoffs[0] <= at:
+            heappop(self._backoffs)
+            over = True
+        return over
+
+    def wake_at(self) -> float:
+        """The instant for a new WakeAt, which is then armed; inf where the armed one will do."""
+        expiries = self._expiries
+        while expiries and expiries[0][2].state is not _QUEUED:
+            heappop(expiries)
+        next_at = self.drain_at
+        if expiries and expiries[0][0] < next_at:
+            next_at = expiries[0][0]
+        if self._backoffs and self._backoffs[0] < next_at:
+            next_at = self._backoffs[0]
+        if next_at >= self.armed_at:
+            return inf
+        self.armed_at = next_at
+        return next_at

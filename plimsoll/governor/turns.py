@@ -1,0 +1,110 @@
+"""Whose turn it is on a replica that has room (law 6).
+
+1. Tiers within their own floor there, by rank: a floor is a right.
+2. A lower tier whose trickle credit covers its head.
+3. Everybody else by rank.
+
+A head that does not fit in 2 or 3 may be passed by later or lower ones that fit, `bypasses` times in all; then the
+room is kept until it fits. A head that no replica can take at present (all that are up failed it) holds nobody up.
+"""
+
+from plimsoll.governor.admission import LENT, NO, OWN_FLOOR, fits
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.queueing import charge_of
+from plimsoll.governor.replicas import Replica
+from plimsoll.governor.request import Request
+from plimsoll.governor.routing import open_to
+from plimsoll.slo.outcome import Reason
+
+
+def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, Reason]:
+    """The waiting request that goes to this replica now and why; None where all must wait on."""
+    request = _within_floors(pool, replica, at)
+    if request is not None:
+        return request, Reason.FLOOR
+    passed: list[Request] = []
+    for index in _order(pool):
+        lane = pool.lanes[index]
+        head = lane.head()
+        if head is None:
+            continue
+        right = fits(replica, head, pool.lending, at) if open_to(replica, head, at) else NO
+        if right != NO:
+            return head, _reason(pool, head, right, passed)
+        if not pool.reachable(head.tried):
+            continue
+        if head.bypassed >= pool.bypasses:
+            return None, Reason.POOL_FULL
+        passed.append(head)
+        smaller = _smaller(pool, replica, head, at)
+        if smaller is not None:
+            return smaller, _reason(pool, smaller, NO, passed)
+    return None, Reason.POOL_FULL
+
+
+def charge_for(request: Request, cached_tokens: int) -> float:
+    """The service that a request is expected to take."""
+    return charge_of(request.prompt_tokens, cached_tokens, request.expected_output * request.num_choices)
+
+
+def earn_credit(pool: Pool, charged_lane: int, tokens: float) -> None:
+    """Backlogged lanes with a trickle earn from what others are charged, up to the price of their head."""
+    for index, lane in enumerate(pool.lanes):
+        if index == charged_lane or lane.trickle == 0.0 or lane.num == 0:
+            continue
+        head = lane.head()
+        if head is not None:
+            lane.credit = min(lane.credit + lane.trickle * tokens, charge_for(head, 0))
+
+
+def _within_floors(pool: Pool, replica: Replica, at: float) -> Request | None:
+    for index, lane in enumerate(pool.lanes):
+        if lane.num == 0 or replica.used[index] >= replica.floors[index]:
+            continue
+        head = lane.head()
+        if head is not None and open_to(replica, head, at) and fits(replica, head, pool.lending, at) == OWN_FLOOR:
+            return head
+    return None
+
+
+def _order(pool: Pool) -> list[int]:
+    """Lanes in the order in which they may go beyond their floors."""
+    due: list[int] = []
+    others: list[int] = []
+    for index, lane in enumerate(pool.lanes):
+        if lane.num == 0:
+            continue
+        if lane.credit > 0.0 and _is_due(pool, index):
+            due.append(index)
+        else:
+            others.append(index)
+    return due + others if due else others
+
+
+def _is_due(pool: Pool, index: int) -> bool:
+    head = pool.lanes[index].head()
+    return head is not None and pool.lanes[index].credit >= charge_for(head, 0)
+
+
+def _smaller(pool: Pool, replica: Replica, head: Request, at: float) -> Request | None:
+    """One of the head's own lane that fits where the head does not."""
+    lane = pool.lanes[head.lane]
+    for request in lane.others(head):
+        if not open_to(replica, request, at) or fits(replica, request, pool.lending, at) == NO:
+            continue
+        if lane.may_pass(request, head, charge_for(request, 0)):
+            return request
+    return None
+
+
+def _reason(pool: Pool, request: Request, right: int, passed: list[Request]) -> Reason:
+    """Why it goes; those it passes are counted as passed once more, and a trickle turn is paid."""
+    for head in passed:
+        head.bypassed += 1
+    if passed:
+        return Reason.BYPASS
+    lane = pool.lanes[request.lane]
+    if lane.credit > 0.0 and _is_due(pool, request.lane):
+        lane.credit = 0.0
+        return Reason.TRICKLE
+    return Reason.LENT if right == LENT else Reason.RANK
