@@ -41,6 +41,7 @@ from plimsoll.governor.request import Request
 from plimsoll.governor.settlement import Ending
 from plimsoll.governor.snapshot import Snapshot, take
 from plimsoll.governor.timers import Timers
+from plimsoll.governor.upkeep import Upkeep
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 
@@ -69,6 +70,7 @@ class Governor:
         self._timers = Timers()
         self._dispatcher = Dispatcher(self._register, self._timers, self._outbox)
         self._endings = Endings(self._register, self._dispatcher, self._outbox)
+        self._upkeep = Upkeep(self._register, self._timers, self._dispatcher, self._endings)
         self._requests = self._endings.requests  # all open ones, by id
         self._ladder = Ladder(policy.degradation)
         self._sequence = 0
@@ -81,7 +83,7 @@ class Governor:
         decisions: list[Decision] = []
         self._outbox.decisions = decisions
         at = event.at
-        self._expire_due(at)
+        self._upkeep.expire_due(at)
         if isinstance(event, RequestArrived):
             self._arrived(event)
         elif isinstance(event, FirstToken):
@@ -247,15 +249,15 @@ class Governor:
         )
         self._endings.reject(request, event.reason, "", event.at, say=False)
 
-    # --- the world changes -----------------------------------------------------------------------------------------
+    # --- everything else -------------------------------------------------------------------------------------------
 
     def _rarer(self, event: Event) -> None:
         if isinstance(event, ReservationOutgrown):
             self._outgrown(event)
         elif isinstance(event, ReplicasReported):
-            self._reported(event)
+            self._upkeep.replicas_reported(event)
         elif isinstance(event, TimerFired):
-            self._timer_fired(event.at)
+            self._upkeep.timer_fired(event.at)
         elif isinstance(event, AttemptFailed):
             self._attempt_failed(event)
         elif isinstance(event, RequestCancelled):
@@ -263,61 +265,13 @@ class Governor:
         elif isinstance(event, RequestRefused):
             self._refused(event)
         elif isinstance(event, BudgetsReported):
-            for budget in event.budgets:
-                self._register.account(budget.tenant).budgets[budget.objective] = budget
+            self._upkeep.budgets_reported(event)
         elif isinstance(event, PolicyChanged):
-            self._policy_changed(event)
+            self._upkeep.policy_changed(event)
+            self._ladder = Ladder(event.policy.degradation)
         elif isinstance(event, DrainStarted):
             self._draining = True
-            self._timers.drain_at = event.at + event.grace
-            self._shed_if_drained(event.at)
-
-    def _reported(self, event: ReplicasReported) -> None:
-        for report in event.reports:
-            for pool, replica in self._register.by_replica.get(report.replica, []):
-                pool.reported(replica, report)
-        self._fill_everywhere(event.at)
-
-    def _timer_fired(self, at: float) -> None:
-        self._timers.armed_at = inf
-        if self._timers.backoff_over(at):
-            self._fill_everywhere(at)
-        self._shed_if_drained(at)
-
-    def _policy_changed(self, event: PolicyChanged) -> None:
-        waiting = self._register.apply(event.policy, event.at)
-        self._endings.apply()
-        self._ladder = Ladder(event.policy.degradation)
-        self._dispatcher.num_waiting = 0
-        for request in waiting:
-            pool, _ = place_of(self._register, request.arrived.model, request.prompt_tokens)
-            target = self._register.any_pool(request.arrived.model) if pool is None else pool
-            old = self._pool(request)
-            request.lane = 0 if target is None else self._register.lane_of(request.tier.name)
-            self._dispatcher.put_in_queue(old if target is None else target, request, event.at)
-            if target is None:
-                self._endings.shed(old, request, Reason.NO_REPLICA, event.at)
-        self._fill_everywhere(event.at)
-
-    def _expire_due(self, at: float) -> None:
-        request = self._timers.expired(at)
-        while request is not None:
-            self._endings.expire(self._pool(request), request, at)
-            request = self._timers.expired(at)
-
-    def _shed_if_drained(self, at: float) -> None:
-        if at < self._timers.drain_at:
-            return
-        self._timers.drain_at = inf
-        for pool in self._register.pools:
-            for lane in pool.lanes:
-                for request in lane.waiting():
-                    self._endings.shed(pool, request, Reason.DRAINING, at)
-
-    def _fill_everywhere(self, at: float) -> None:
-        for pool in self._register.pools:
-            if pool.num_waiting:
-                self._dispatcher.drain(pool, at)
+            self._upkeep.drain_started(event)
 
     def _open(self, request_id: int, event: str) -> Request:
         request = self._requests.get(request_id)

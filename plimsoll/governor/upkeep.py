@@ -1,0 +1,86 @@
+"""What happens to the service rather than to one request: reports, timers, a new policy, a drain."""
+
+from math import inf
+
+from plimsoll.governor.dispatching import Dispatcher
+from plimsoll.governor.endings import Endings
+from plimsoll.governor.events import BudgetsReported, DrainStarted, PolicyChanged, ReplicasReported
+from plimsoll.governor.placing import place_of
+from plimsoll.governor.register import Register
+from plimsoll.governor.request import Request
+from plimsoll.governor.timers import Timers
+from plimsoll.slo.outcome import Reason
+
+
+class Upkeep:
+    """After each of these, whoever waits and fits now is dispatched."""
+
+    def __init__(self, register: Register, timers: Timers, dispatcher: Dispatcher, endings: Endings) -> None:
+        self._register = register
+        self._timers = timers
+        self._dispatcher = dispatcher
+        self._endings = endings
+
+    def replicas_reported(self, event: ReplicasReported) -> None:
+        """Health, capacity and state, as the replicas say."""
+        for report in event.reports:
+            for pool, replica in self._register.by_replica.get(report.replica, []):
+                pool.reported(replica, report)
+        self._fill_everywhere(event.at)
+
+    def budgets_reported(self, event: BudgetsReported) -> None:
+        """Kept by tenant and objective, for the actions that budgets allow or forbid."""
+        for budget in event.budgets:
+            self._register.account(budget.tenant).budgets[budget.objective] = budget
+
+    def timer_fired(self, at: float) -> None:
+        """Expiries are dealt with before every event; here backoffs end and a drain's grace."""
+        self._timers.armed_at = inf
+        if self._timers.backoff_over(at):
+            self._fill_everywhere(at)
+        self._shed_if_drained(at)
+
+    def drain_started(self, event: DrainStarted) -> None:
+        """Those who wait have `grace` seconds more."""
+        self._timers.drain_at = event.at + event.grace
+        self._shed_if_drained(event.at)
+
+    def policy_changed(self, event: PolicyChanged) -> None:
+        """Put it in force; whoever waits is placed again, what runs goes on where it is."""
+        waiting = self._register.apply(event.policy, event.at)
+        self._endings.apply()
+        self._dispatcher.num_waiting = 0
+        for request in waiting:
+            self._place_again(request, event.at)
+        self._fill_everywhere(event.at)
+
+    def expire_due(self, at: float) -> None:
+        """Nobody is dispatched after its time, however late the timer comes."""
+        request = self._timers.expired(at)
+        while request is not None:
+            self._endings.expire(self._register.pools[request.pool_index], request, at)
+            request = self._timers.expired(at)
+
+    def _place_again(self, request: Request, at: float) -> None:
+        model = request.arrived.model
+        old = self._register.pools[request.pool_index]
+        pool, _ = place_of(self._register, model, request.prompt_tokens)
+        target = self._register.any_pool(model) if pool is None else pool
+        request.lane = 0 if target is None else self._register.lane_of(request.tier.name)
+        self._dispatcher.put_in_queue(old if target is None else target, request, at)
+        if target is None:
+            self._endings.shed(old, request, Reason.NO_REPLICA, at)
+
+    def _shed_if_drained(self, at: float) -> None:
+        if at < self._timers.drain_at:
+            return
+        self._timers.drain_at = inf
+        for pool in self._register.pools:
+            for lane in pool.lanes:
+                for request in lane.waiting():
+                    self._endings.shed(pool, request, Reason.DRAINING, at)
+
+    def _fill_everywhere(self, at: float) -> None:
+        for pool in self._register.pools:
+            if pool.num_waiting:
+                self._dispatcher.drain(pool, at)
