@@ -33,6 +33,7 @@ class Traffic:
     limit: Annotated[int, Parameter(help="Send at most so many requests; 0: all.")] = 0
     skip: Annotated[float, Parameter(help="Leave out the trace's first seconds (its own time).")] = 0.0
     duration: Annotated[float, Parameter(help="Seconds of the trace (its own time) to send; 0: all.")] = 0.0
+    sample: Annotated[float, Parameter(help="Keep this ratio (0 to 1) of the requests, drawn by row.")] = 1.0
     scale_lengths: Annotated[str, Parameter(help="Multiply token counts: one number for both, or PROMPT,OUTPUT.")] = "1"
     max_prompt: Annotated[int, Parameter(help="Cap prompts at so many tokens; 0: no cap.")] = 0
     max_output: Annotated[int, Parameter(help="Cap outputs at so many tokens; 0: no cap.")] = 0
@@ -49,6 +50,7 @@ class Traffic:
             skip=self.skip,
             duration=self.duration,
             limit=self.limit,
+            sample_ratio=_ratio("--sample", self.sample),
             prompt_scale=prompt_scale,
             output_scale=output_scale,
             max_prompt_tokens=self.max_prompt,

@@ -25,6 +25,7 @@ class Shape(Struct, frozen=True):
     skip: float = 0.0  # s of the trace left out at its start
     duration: float = 0.0  # s of the trace; 0: all
     limit: int = 0  # requests; 0: all
+    sample_ratio: float = 1.0  # of requests that are kept, drawn by row
     prompt_scale: float = 1.0
     output_scale: float = 1.0
     max_prompt_tokens: int = 0  # 0: as the trace says
@@ -70,6 +71,8 @@ def plan(rows: Iterable[TraceRow], senders: tuple[Sender, ...], shape: Shape) ->
         # Requests of one session belong to one tenant, so the session's name is drawn for, not the row.
         chance = draw(shape.seed, f"tenant {row.session}", 0 if row.session else index)
         drawn = min(bisect_right(bounds, chance * bounds[-1]), len(senders) - 1)
+        if draw(shape.seed, "sample", index) >= shape.sample_ratio:
+            continue
         num += 1
         yield _planned(index, row, places[row.tenant] if row.tenant else drawn, shape)
 

@@ -43,6 +43,13 @@ def test_speed_scale_caps_and_limit() -> None:
     ]
 
 
+def test_a_sample_is_a_part_of_the_whole() -> None:
+    whole = {one.index: one for one in plan(ROWS, SENDERS, Shape())}
+    part = list(plan(ROWS, SENDERS, Shape(sample_ratio=0.25)))
+    assert len(part) / 400 == pytest.approx(0.25, abs=0.08)
+    assert all(whole[one.index] == one for one in part)
+
+
 def test_a_tenant_of_the_trace_is_kept_and_a_session_stays_with_one() -> None:
     rows = [TraceRow(0.0, 5, 5, tenant="b"), *(TraceRow(1.0, 5, 5, session="s") for _ in range(20))]
     named, *sessions = plan(rows, SENDERS, Shape())
