@@ -1,0 +1,73 @@
+"""How long a prompt is before anybody has tokenised it, and which beginnings it shares with others.
+
+Tokens are estimated from bytes by a ratio that is learnt, model by model, from what engines report afterwards.
+Prefixes are hashed over the bytes of the prompt's JSON: engines cache by token, and equal bytes are equal tokens.
+"""
+
+from typing import Final
+from zlib import crc32
+
+FIRST_RATIO: Final = 4.0  # bytes a token, English text in today's vocabularies; the learnt ratio replaces it
+FIRST_WEIGHT: Final = 500.0  # tokens that the first guess is worth
+MEMORY: Final = 200_000.0  # tokens after which older ones count half or less
+MAX_HASHES: Final = 16
+BLOCK_BYTES: Final = 2048  # the smallest block, about 512 tokens
+ESCAPE_SAMPLE: Final = 4096  # bytes looked at for \\u escapes
+MEDIA_TOKENS: Final = 1024  # an image or sound, before the engine has told
+LARGEST_RATIO: Final = 64.0
+
+
+class TokenRatio:
+    """Bytes of prompt JSON a token, learnt for one model: a weighted mean that forgets slowly."""
+
+    __slots__ = ("_bytes", "_tokens")
+
+    def __init__(self) -> None:
+        self._bytes = FIRST_RATIO * FIRST_WEIGHT
+        self._tokens = FIRST_WEIGHT
+
+    @property
+    def bytes_per_token(self) -> float:
+        """The ratio as it stands."""
+        return self._bytes / self._tokens
+
+    def estimate(self, num_bytes: float) -> int:
+        """Tokens of that many bytes, at least one."""
+        return int(num_bytes * self._tokens / self._bytes) + 1
+
+    def learn(self, num_bytes: float, tokens: int) -> None:
+        """An engine counted `tokens` in a prompt of `num_bytes`."""
+        if tokens <= 0 or not 0 < num_bytes <= LARGEST_RATIO * tokens:
+            return  # nothing learnt from media, caches that count otherwise, or nonsense
+        keep = max(0.5, 1.0 - tokens / MEMORY)
+        self._bytes = self._bytes * keep + num_bytes
+        self._tokens = self._tokens * keep + tokens
+
+
+def text_bytes(prompt: bytes | memoryview) -> float:
+    """UTF-8 bytes that a piece of JSON stands for, nearly: a \\uXXXX escape is six bytes for about three."""
+    num = len(prompt)
+    sample = bytes(prompt[:ESCAPE_SAMPLE])
+    escapes = sample.count(b"\\u")
+    return num - 3.0 * escapes * (num / len(sample)) if escapes else float(num)
+
+
+def prefix_hashes(prompt: bytes | memoryview) -> tuple[tuple[int, ...], int]:
+    """At most 16 chained hashes of the prompt's beginnings, and the bytes that each block holds.
+
+    Hash i covers all bytes up to the end of block i. Blocks double in size until 16 cover the prompt; as each hash
+    covers everything before it, those of prompts with different block sizes agree wherever their ends do.
+    """
+    num_blocks = len(prompt) // BLOCK_BYTES
+    if not num_blocks:
+        return (), BLOCK_BYTES
+    size = BLOCK_BYTES
+    while num_blocks > MAX_HASHES:
+        size *= 2
+        num_blocks = len(prompt) // size
+    view = memoryview(prompt)
+    running, hashes = 0, []
+    for end in range(size, num_blocks * size + 1, size):
+        running = crc32(view[end - size : end], running)
+        hashes.append(end << 32 | running)  # with its length: 32 bits alone would meet by chance
+    return tuple(hashes), size
