@@ -53,7 +53,7 @@ class ChatBody(Struct):
     model: str
     messages: list[Message]
     stream: bool | None = None
-    stream_options: StreamOptions | None | UnsetType = UNSET
+    stream_options: StreamOptions | UnsetType | None = UNSET
     max_tokens: Number = None
     max_completion_tokens: Number = None
     n: Number = None
@@ -65,7 +65,7 @@ class CompletionsBody(Struct):
     model: str
     prompt: Raw = NO_RAW
     stream: bool | None = None
-    stream_options: StreamOptions | None | UnsetType = UNSET
+    stream_options: StreamOptions | UnsetType | None = UNSET
     max_tokens: Number = None
     n: Number = None
     best_of: Number = None

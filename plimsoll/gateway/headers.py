@@ -25,7 +25,9 @@ OURS: Final = frozenset({TIER, CAUSE, CRITICALITY, SESSION, DEADLINE, UPSTREAM})
 
 LONGEST: Final = 128  # characters of a label, session or client request id that are kept
 LABEL = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
-TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?\Z", re.DOTALL)
+TRACE = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?\Z", re.DOTALL
+)
 CRITICALITIES: Final = {criticality.value.encode(): criticality for criticality in Criticality}
 OLDEST_START: Final = 86_400.0  # s; an X-Request-Start further back is no start of this request
 
@@ -40,6 +42,7 @@ class ClientLabels:
     __slots__ = (
         "cause",
         "client_request_id",
+        "continues_trace",
         "criticality",
         "deadline_at",
         "session",
@@ -60,7 +63,8 @@ class ClientLabels:
         self.upstream_time: float | None = None
         self.upstream_trust = UpstreamTrust.NONE
         self.trace_id = ""
-        self.trace_flags = "01"
+        self.trace_flags = "01"  # as if no header had been sent: a sampler that asks its parent would else keep nothing
+        self.continues_trace = False
 
 
 def read_labels(fields: Mapping[bytes, bytes], arrived_at: float, trust: UpstreamTrust) -> ClientLabels:
@@ -72,14 +76,13 @@ def read_labels(fields: Mapping[bytes, bytes], arrived_at: float, trust: Upstrea
     if (value := get(TRACEPARENT)) is not None and (trace := TRACE.match(value)):
         labels.trace_id = trace[1].decode()
         labels.trace_flags = trace[2].decode()
+        labels.continues_trace = True
     if not OURS.isdisjoint(fields):
         _read_ours(labels, fields, arrived_at, trust)
     return labels
 
 
-def _read_ours(
-    labels: ClientLabels, fields: Mapping[bytes, bytes], arrived_at: float, trust: UpstreamTrust
-) -> None:
+def _read_ours(labels: ClientLabels, fields: Mapping[bytes, bytes], arrived_at: float, trust: UpstreamTrust) -> None:
     labels.tier = _label(fields, TIER)
     labels.cause = _label(fields, CAUSE)
     labels.session = _label(fields, SESSION)
@@ -100,7 +103,9 @@ def _label(fields: Mapping[bytes, bytes], name: bytes) -> str:
     if value is None:
         return ""
     if not LABEL.match(value):
-        raise BadHeader(f"header {name.decode()}: expected 1 to {LONGEST} visible ASCII characters, got {_shown(value)}")
+        raise BadHeader(
+            f"header {name.decode()}: expected 1 to {LONGEST} visible ASCII characters, got {_shown(value)}"
+        )
     return value.decode()
 
 
@@ -114,9 +119,7 @@ def _milliseconds(fields: Mapping[bytes, bytes], name: bytes) -> float:
     return seconds
 
 
-def _upstream(
-    fields: Mapping[bytes, bytes], arrived_at: float, trust: UpstreamTrust
-) -> tuple[float, UpstreamTrust]:
+def _upstream(fields: Mapping[bytes, bytes], arrived_at: float, trust: UpstreamTrust) -> tuple[float, UpstreamTrust]:
     """Reported time, never more than has passed since X-Request-Start; without that nobody vouches for it."""
     reported = _milliseconds(fields, UPSTREAM)
     started_at = request_start(fields.get(START, b""))

@@ -48,6 +48,8 @@ class Body(NamedTuple):
     says_stream_options: bool = False  # the member is there, whatever it holds
     max_output_tokens: int = 0  # 0: not said
     num_choices: int = 1
+    cap_name: str = ""  # the member that caps the output, there or not; "": this endpoint has none
+    is_json: bool = True
 
 
 _chat = msgspec.json.Decoder(bodies.ChatBody)
@@ -81,8 +83,11 @@ def _read_chat(data: bytes) -> Body:
         body.stream is True,
         _wants_usage(body.stream_options),
         body.stream_options is not UNSET,
-        _count(body.max_completion_tokens, "max_completion_tokens") if capped else _count(body.max_tokens, "max_tokens"),
+        _count(body.max_completion_tokens, "max_completion_tokens")
+        if capped
+        else _count(body.max_tokens, "max_tokens"),
         _count(body.n, "n") or 1,
+        "max_completion_tokens" if capped else "max_tokens",
     )
 
 
@@ -97,6 +102,7 @@ def _read_completions(data: bytes) -> Body:
         body.stream_options is not UNSET,
         _count(body.max_tokens, "max_tokens"),
         max(_count(body.n, "n"), _count(body.best_of, "best_of"), 1) * prompt.num_prompts,
+        "max_tokens",
     )
 
 
@@ -105,14 +111,14 @@ def _read_responses(data: bytes) -> Body:
     items = body.input if isinstance(body.input, list) else ()
     cap = _count(body.max_output_tokens, "max_output_tokens")
     prompt = _prompt(data, b'"input"', b'"instructions"', items)
-    return Body(body.model, prompt, body.stream is True, max_output_tokens=cap)
+    return Body(body.model, prompt, body.stream is True, max_output_tokens=cap, cap_name="max_output_tokens")
 
 
 def _read_messages(data: bytes) -> Body:
     body = _messages.decode(data)
     cap = _count(body.max_tokens, "max_tokens")
     prompt = _prompt(data, b'"messages"', b'"system"', body.messages)
-    return Body(body.model, prompt, body.stream is True, max_output_tokens=cap)
+    return Body(body.model, prompt, body.stream is True, max_output_tokens=cap, cap_name="max_tokens")
 
 
 def _read_embeddings(data: bytes) -> Body:
@@ -127,7 +133,7 @@ def _read_other(data: bytes) -> Body:
         body = _other.decode(data)
         return Body(body.model or "", Prompt(text_bytes(data)), body.stream is True)
     form = MULTIPART_MODEL.search(data, 0, 64 * 1024) if start.startswith(b"--") else None
-    return Body(form[1].decode("utf-8", "replace") if form else "")
+    return Body(form[1].decode("utf-8", "replace") if form else "", is_json=False)
 
 
 _READERS: Final = {
@@ -140,7 +146,7 @@ _READERS: Final = {
 }
 
 
-def _wants_usage(options: StreamOptions | None | UnsetType) -> bool:
+def _wants_usage(options: StreamOptions | UnsetType | None) -> bool:
     return isinstance(options, StreamOptions) and options.include_usage is True
 
 
@@ -148,7 +154,7 @@ def _count(number: Number, name: str) -> int:
     """A token or choice count; negative ones are left for the engine to refuse. 5.0 is 5, as engines see it."""
     if number is None:
         return 0
-    if number != number or number % 1 and abs(number) < MOST:
+    if isinstance(number, float) and not number.is_integer():
         raise BadBody(f"Expected `int`, got `float` - at `$.{name}`", name)
     return max(0, int(min(number, MOST)))
 
@@ -161,7 +167,7 @@ def _prompt(data: bytes, name: bytes, earlier: bytes, messages: Iterable[Message
     num_media = media_bytes = 0
     for message in messages:
         if message.content.__class__ is list:
-            num, size = _media(message.content)  # type: ignore[arg-type]  # checked by its class, which is cheap
+            num, size = _media(message.content)
             num_media += num
             media_bytes += size
     num_bytes = text_bytes(prompt) - media_bytes
@@ -194,10 +200,7 @@ def _input(raw: Raw, name: str) -> Prompt:
     if start[:1] != b"[":
         kind = {b"{": "object", b"n": "null", b"t": "bool", b"f": "bool"}.get(start[:1], "number")
         raise BadBody(f"Expected `str | array`, got `{kind}` - at `$.{name}`", name)
-    if start[1:] in (b'"', b"["):
-        num_prompts = max(1, len(_elements.decode(raw)))
-    else:
-        num_prompts = 1
+    num_prompts = max(1, len(_elements.decode(raw))) if start[1:] in (b'"', b"[") else 1
     if start[1:] == b'"':
         return Prompt(text_bytes(view), 0, *prefix_hashes(view), num_prompts)
     tokens = bytes(view).count(b",") + (start[1:] != b"]")

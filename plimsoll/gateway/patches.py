@@ -29,7 +29,7 @@ def put(body: bytes, name: str, value: bytes) -> bytes:
 def append(body: bytes, members: bytes) -> bytes:
     """The body with further members (`"a":1,"b":2`) before its closing brace; none of them may be there already."""
     end = body.rindex(b"}")
-    empty = body[: end].rstrip().endswith(b"{")
+    empty = body[:end].rstrip().endswith(b"{")
     return body[:end] + (members if empty else b"," + members) + body[end:]
 
 

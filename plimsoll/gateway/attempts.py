@@ -1,0 +1,94 @@
+"""From the governor's Dispatch to what the data path sends: the body's patches and the headers' changes."""
+
+import os
+from typing import Final
+
+import msgspec
+
+from plimsoll.gateway import patches
+from plimsoll.gateway.flight import Flight
+from plimsoll.gateway.hands import Attempt, Headers
+from plimsoll.gateway.headers import OURS, REQUEST_ID, TRACEPARENT, traceparent
+from plimsoll.governor.decisions import Dispatch
+from plimsoll.governor.events import Endpoint
+from plimsoll.policy.policy import Policy
+from plimsoll.requestlog.record import format_request_id
+from plimsoll.slo.timing import TokenClock
+
+ASKS_FOR_USAGE: Final = frozenset({Endpoint.CHAT, Endpoint.COMPLETIONS})  # the others' streams always tell it
+CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key", b"cookie"})  # ours, not the engine's
+DROPPED: Final = CREDENTIALS | OURS | {REQUEST_ID, TRACEPARENT}
+DROPPED_WITH_STATE: Final = DROPPED | {b"tracestate"}
+CORS_HEADERS: Final = frozenset(
+    b"access-control-" + name
+    for name in (
+        b"allow-origin",
+        b"allow-credentials",
+        b"allow-methods",
+        b"allow-headers",
+        b"expose-headers",
+        b"max-age",
+    )
+)
+ANSWER_DROPPED: Final = CORS_HEADERS | {REQUEST_ID}
+ENGINE_HEADERS: Final = frozenset({b"server", b"x-powered-by", b"openai-version", b"openai-processing-ms"})
+
+
+class Attempts:
+    """Makes attempts under one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._engine_keys: dict[str, Headers] = {}
+        for pool in policy.pools:
+            key = os.environ.get(pool.engine_key, "") if pool.engine_key else ""
+            self._engine_keys[pool.name] = ((b"authorization", b"Bearer " + key.encode()),) if key else ()
+        self._answer_dropped = ANSWER_DROPPED | ENGINE_HEADERS if policy.gateway.hide_engine_headers else ANSWER_DROPPED
+
+    def attempt(self, flight: Flight, dispatch: Dispatch, tokens: TokenClock, cors: Headers) -> Attempt:
+        """What is sent to that replica for that request, and what of its answer changes."""
+        body = flight.body
+        labels = flight.labels
+        streaming = body is not None and body.streaming
+        hide_usage = streaming and body is not None and not body.wants_usage and flight.endpoint in ASKS_FOR_USAGE
+        shown_id = format_request_id(flight.request_id).encode()
+        answer_headers = [
+            (REQUEST_ID, labels.client_request_id.encode("latin-1") or shown_id),
+            (b"x-plimsoll-request-id", shown_id),
+        ]
+        if dispatch.degraded:
+            answer_headers.append((b"x-plimsoll-degraded", dispatch.degraded.encode()))
+        return Attempt(
+            dispatch.replica,
+            tokens,
+            flight.endpoint,
+            streaming=streaming,
+            body=patched(flight, dispatch, ask_for_usage=hide_usage),
+            drop_headers=DROPPED if labels.continues_trace else DROPPED_WITH_STATE,
+            add_headers=(
+                (REQUEST_ID, shown_id),
+                (TRACEPARENT, traceparent(labels.trace_id, flight.request_id, labels.trace_flags)),
+                *self._engine_keys.get(dispatch.pool, ()),
+            ),
+            drop_answer_headers=self._answer_dropped,
+            add_answer_headers=(*answer_headers, *cors),
+            reserved_output_tokens=dispatch.reserved_output_tokens,
+            hide_usage=hide_usage,
+        )
+
+
+def patched(flight: Flight, dispatch: Dispatch, *, ask_for_usage: bool) -> bytes | None:
+    """The body with what the decision changes; None where the client's own bytes go out."""
+    body = flight.body
+    original = flight.exchange.request.body
+    if body is None or not body.is_json:
+        return None
+    data = original
+    if ask_for_usage:
+        data = patches.ask_for_usage(data, says_stream_options=body.says_stream_options)
+    if dispatch.priority is not None and body.cap_name:
+        data = patches.put(data, "priority", b"%d" % dispatch.priority)
+    if dispatch.max_output_tokens and body.cap_name:
+        data = patches.put(data, body.cap_name, b"%d" % dispatch.max_output_tokens)
+    if dispatch.model and dispatch.model != body.model:
+        data = patches.put(data, "model", msgspec.json.encode(dispatch.model))
+    return None if data is original else data

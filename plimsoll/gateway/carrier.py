@@ -1,0 +1,190 @@
+"""Carrying out what the governor decided: attempts, answers, the one timer; the books first.
+
+Within one batch of decisions every settlement is written down before anything reaches a client, so that kill -9 loses
+nothing that was answered.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from plimsoll.errors import StorageError
+from plimsoll.gateway.attempts import Attempts
+from plimsoll.gateway.flight import Flight
+from plimsoll.gateway.hands import Clock
+from plimsoll.gateway.intake import Intake
+from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
+from plimsoll.policy.policy import Policy
+from plimsoll.slo.sli import itl_thresholds
+from plimsoll.slo.timing import TokenClock
+
+_log = logging.getLogger("plimsoll.gateway")
+_NO_THRESHOLDS: Final[tuple[float, ...]] = ()
+
+
+class Books(Protocol):
+    """What the hands need of `storage.journal.Journal`. All but `flush` only buffer."""
+
+    @property
+    def accepting(self) -> bool:
+        """Whether a further request can be opened and its end be sure of room."""
+
+    def opened(  # noqa: PLR0917 - the journal's own
+        self,
+        request_id: int,
+        tenant: str,
+        tier: str,
+        arrived_at: float,
+        model: str = "",
+        endpoint: str = "chat",
+        streaming: bool = True,
+        num_choices: int = 1,
+        upstream_time: float | None = None,
+        cause: str = "",
+    ) -> None:
+        """We are answerable for it from now on. Raises DiskFull."""
+
+    def settle(self, settle: Settle) -> None:
+        """It ended."""
+
+    def flush(self) -> None:
+        """What was appended survives the death of this process when this returns. Raises StorageError."""
+
+
+class Timer(Protocol):
+    """What `call_at` gives back: an `asyncio.TimerHandle`, or a virtual clock's own."""
+
+    def cancel(self) -> None:
+        """It shall not happen after all."""
+
+
+class Surroundings(NamedTuple):
+    """Where the hands live: an event loop, or a virtual clock."""
+
+    clock: Clock
+    call_at: Callable[[float, Callable[[], None]], Timer]  # an instant on that clock
+    offload: Callable[[Callable[[], Any], Callable[[Any], None]], None]  # work beside the loop, then `done` back on it
+
+
+class Observer(Protocol):
+    """Somebody who watches: metrics, the live view. Must be quick."""
+
+    def decided(self, decisions: Sequence[Decision]) -> None:
+        """These were carried out; settlements among them."""
+
+
+class Carrier:
+    """Does what the governor says with the requests that are open."""
+
+    def __init__(self, books: Books, around: Surroundings, wake: Callable[[], None]) -> None:
+        self.flights: dict[int, Flight] = {}
+        self.observers: list[Observer] = []
+        self.num_unflushed = 0  # writes that failed; the journal keeps what it could not write
+        self._books = books
+        self._around = around
+        self._wake = wake
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._carriers: dict[type, Callable[[Any], None]] = {
+            Dispatch: self._dispatch,
+            Reject: self._turn_away,
+            Shed: self._turn_away,
+            Expire: self._turn_away,
+            Fail: self._turn_away,
+            Evict: self._evict,
+            WakeAt: self._wake_at,
+        }
+
+    def take(self, policy: Policy, intake: Intake) -> None:
+        """From now on by this policy."""
+        self._intake = intake
+        self._attempts = Attempts(policy)
+        self._thresholds = {tier.name: itl_thresholds(tier.objectives) for tier in policy.tiers}
+
+    def carry_out(self, decisions: Sequence[Decision]) -> None:
+        """All of them: first into the books, then onto the wire."""
+        books = self._books
+        written = False
+        for decision in decisions:
+            kind = decision.__class__
+            if kind is Settle:
+                books.settle(decision)  # type: ignore[arg-type]  # checked by its class, which is cheap
+                written = True
+            elif kind is Dispatch or kind is Enqueue:
+                written |= self._open(decision.request_id)  # type: ignore[union-attr]
+        if written:
+            self._flush()
+        for decision in decisions:
+            carry = self._carriers.get(decision.__class__)
+            if carry is not None:
+                carry(decision)
+        for observer in self.observers:
+            observer.decided(decisions)
+
+    def _open(self, request_id: int) -> bool:
+        flight = self.flights.get(request_id)
+        if flight is None or flight.opened or flight.arrival is None:
+            return False
+        arrival = flight.arrival
+        flight.opened = True
+        self._books.opened(
+            request_id,
+            arrival.tenant,
+            arrival.tier or flight.tenant.tier,
+            arrival.at,
+            arrival.model,
+            arrival.endpoint,
+            arrival.streaming,
+            arrival.num_choices,
+            arrival.upstream_time,
+            arrival.cause,
+        )
+        return True
+
+    def _flush(self) -> None:
+        """A failing disk must not break the streams in hand; the journal refuses further requests by itself."""
+        try:
+            self._books.flush()
+        except StorageError as error:
+            self.num_unflushed += 1
+            if self.num_unflushed == 1 or self.num_unflushed % 1000 == 0:
+                _log.error("the journal cannot be written (%d times now): %s", self.num_unflushed, error)
+
+    def _dispatch(self, decision: Dispatch) -> None:
+        flight = self.flights.get(decision.request_id)
+        if flight is None:
+            return
+        tokens = flight.tokens
+        if tokens is None:
+            tier = flight.labels.tier or flight.tenant.tier
+            tokens = flight.tokens = TokenClock(self._thresholds.get(tier, _NO_THRESHOLDS))
+        exchange = flight.exchange
+        exchange.forward(self._attempts.attempt(flight, decision, tokens, self._intake.cors(exchange.request)))
+
+    def _turn_away(self, decision: Reject | Shed | Expire | Fail) -> None:
+        flight = self.flights.pop(decision.request_id, None)
+        if flight is None:
+            return
+        detail = decision.detail if isinstance(decision, Reject) else ""
+        refusal = self._intake.refusal(flight.exchange.request, decision.reason, detail)
+        refusal.request_id = decision.request_id
+        refusal.retry_after = decision.retry_after
+        answer = refusal.answer()
+        flight.exchange.answer(answer.status, answer.headers, answer.body)
+
+    def _evict(self, decision: Evict) -> None:
+        flight = self.flights.get(decision.request_id)
+        if flight is not None:
+            flight.exchange.evict(decision.reason)
+
+    def _wake_at(self, decision: WakeAt) -> None:
+        if self._timer is not None:
+            if self._timer_at == decision.at:
+                return
+            self._timer.cancel()
+        self._timer_at = decision.at
+        self._timer = self._around.call_at(decision.at, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._wake()

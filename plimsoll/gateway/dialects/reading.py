@@ -1,0 +1,39 @@
+"""What one look at an engine told: any part may be missing, and None is "did not say"."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Reading(NamedTuple):
+    """The parts of a `ReplicaReport` that engines tell. Tokens and blocks as there."""
+
+    running: int | None = None
+    waiting: int | None = None
+    kv_usage: float | None = None
+    kv_blocks: int | None = None
+    block_size: int | None = None
+    prefix_queries: int | None = None
+    prefix_hits: int | None = None
+    preemptions: int | None = None
+    max_context: int | None = None
+
+    def over(self, other: "Reading") -> "Reading":
+        """This, with what it does not say taken from `other`."""
+        said = {name: value for name, value in self._asdict().items() if value is not None}
+        return other._replace(**said)
+
+
+class Dialect(NamedTuple):
+    """Where to look and how to read it. `facts` is asked once after an engine has come up: what it was built with."""
+
+    path: str
+    read: Callable[[bytes], Reading]
+    facts_path: str = ""
+    read_facts: Callable[[bytes], Reading] = lambda _: Reading()
+    spare_path: str = ""  # asked where `path` is not served (404, 405, 501)
+    read_spare: Callable[[bytes], Reading] = lambda _: Reading()
+
+
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """part ÷ whole; None where either is unknown or the whole is nothing."""
+    return part / whole if part is not None and whole else None

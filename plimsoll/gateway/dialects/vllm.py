@@ -1,0 +1,44 @@
+"""vLLM. Names: vllm/v1/metrics/loggers.py (Apache-2.0); version 0's too, where they differ.
+
+With data parallelism every engine core has its own series, told apart by `engine`: counts are summed.
+"""
+
+import msgspec
+
+from plimsoll.gateway.dialects.exposition import Exposition
+from plimsoll.gateway.dialects.reading import Dialect, Reading
+
+
+def read(page: bytes) -> Reading:
+    """`/metrics`."""
+    metrics = Exposition(page)
+    info = "vllm:cache_config_info"
+    blocks = metrics.label(info, "num_gpu_blocks")
+    sizes = metrics.label(info, "block_size")
+    return Reading(
+        running=metrics.count("vllm:num_requests_running"),
+        waiting=metrics.count("vllm:num_requests_waiting"),
+        kv_usage=metrics.mean("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        kv_blocks=sum(blocks) or None,
+        block_size=sizes[0] if sizes else None,
+        prefix_queries=metrics.count("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+        prefix_hits=metrics.count("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+        preemptions=metrics.count("vllm:num_preemptions_total"),
+    )
+
+
+class _Model(msgspec.Struct):
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model] = []
+
+
+def read_facts(page: bytes) -> Reading:
+    """`/v1/models`: each entry says `max_model_len`; adapters share their base's."""
+    lengths = [model.max_model_len for model in msgspec.json.decode(page, type=_Models).data if model.max_model_len]
+    return Reading(max_context=max(lengths) if lengths else None)
+
+
+DIALECT = Dialect("/metrics", read, "/v1/models", read_facts)

@@ -1,0 +1,39 @@
+"""One request on its way through the hands, from whole to settled."""
+
+from plimsoll.gateway.hands import Exchange
+from plimsoll.gateway.headers import ClientLabels
+from plimsoll.gateway.openai import Body
+from plimsoll.governor.events import Endpoint, RequestArrived
+from plimsoll.policy.policy import Tenant
+from plimsoll.slo.timing import TokenClock
+
+
+class Flight:
+    """What the driver must remember of one request while it is open."""
+
+    __slots__ = (
+        "arrival",
+        "body",
+        "endpoint",
+        "exchange",
+        "labels",
+        "left",
+        "opened",
+        "request_id",
+        "tenant",
+        "tokens",
+    )
+
+    def __init__(
+        self, exchange: Exchange, request_id: int, tenant: Tenant, endpoint: Endpoint, labels: ClientLabels
+    ) -> None:
+        self.exchange = exchange
+        self.request_id = request_id
+        self.tenant = tenant
+        self.endpoint = endpoint
+        self.labels = labels
+        self.body: Body | None = None  # None: not read yet
+        self.arrival: RequestArrived | None = None  # None: the governor has not been told
+        self.tokens: TokenClock | None = None  # made at the first dispatch
+        self.opened = False  # the journal knows of it
+        self.left = False  # the client went while the body was being read off the loop

@@ -1,0 +1,173 @@
+"""How the replicas are: each is asked once a tick, all are reported together.
+
+A busy engine answers its probe late (llama.cpp only between two steps), so slow is not dead: a replica goes down when
+nothing listens, when it says itself that it is not ready, or when several probes in a row brought nothing. What an
+engine does not tell stays unknown. One that answered late keeps its last numbers, with their age.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from plimsoll.gateway import fetch
+from plimsoll.gateway.dialects import dialect
+from plimsoll.gateway.dialects.reading import Dialect, Reading
+from plimsoll.gateway.hands import Clock
+from plimsoll.governor.events import ReplicaReport
+from plimsoll.policy.policy import Policy, Pool
+
+PATIENCE: Final = 10.0  # s for one probe to be answered
+MISSES: Final = 3  # unanswered probes in a row that make a replica dead
+NOT_SERVED: Final = (404, 405, 501)
+_log = logging.getLogger("plimsoll.gateway")
+
+
+class ReplicaProbe:
+    """One replica, as far as it has told."""
+
+    def __init__(self, url: str, engine: str, headers: tuple[tuple[bytes, bytes], ...], clock: Clock) -> None:
+        self.url = url
+        self.engine = engine
+        self.healthy = False
+        self.known = False  # asked at least once, with or without an answer
+        self.why = "not asked yet"
+        self.task: asyncio.Task[None] | None = None
+        self._dialect: Dialect = dialect.of(engine)
+        self._headers = headers
+        self._clock = clock
+        self._misses = 0
+        self._facts: Reading | None = None
+        self._reading = Reading()
+        self._read_at = 0.0
+
+    def report(self) -> ReplicaReport:
+        """Its latest state; of a dead one nothing is known but that."""
+        reading = self._reading if self.healthy else Reading()
+        return ReplicaReport(self.url, self.healthy, self._read_at, *reading)
+
+    async def ask(self, patience: float = PATIENCE) -> None:
+        """One probe; afterwards `report` is up to date. Never raises for what an engine does."""
+        try:
+            await self._look(patience)
+        except TimeoutError:
+            self._missed(f"no answer to its probe within {patience:g} s")
+        except (ConnectionRefusedError, ConnectionResetError) as error:
+            self._dead(f"connection refused ({error})" if isinstance(error, ConnectionRefusedError) else str(error))
+        except (OSError, msgspec.MsgspecError) as error:
+            self._missed(str(error) or type(error).__name__)
+        self.known = True
+
+    async def _look(self, patience: float) -> None:
+        status, page = await fetch.get(self.url, self._dialect.path, self._headers, patience)
+        read = self._dialect.read
+        if status in NOT_SERVED and self._dialect.spare_path:
+            status, page = await fetch.get(self.url, self._dialect.spare_path, self._headers, patience)
+            read = self._dialect.read_spare
+        if status == 503:
+            return self._dead("it says that it is not ready (503)")
+        if status >= 500 and status not in NOT_SERVED:
+            return self._missed(f"its metrics answer {status}")
+        read_at = self._clock()
+        reading = read(page) if status == 200 else Reading()
+        if self._facts is None:
+            self._facts = await self._ask_facts(patience)
+        self._reading = reading.over(self._facts)
+        self._read_at = read_at
+        return self._alive()
+
+    async def _ask_facts(self, patience: float) -> Reading:
+        """What it was built with; asked again after each time it was down."""
+        if not self._dialect.facts_path:
+            return Reading()
+        status, page = await fetch.get(self.url, self._dialect.facts_path, self._headers, patience)
+        return self._dialect.read_facts(page) if status == 200 else Reading()
+
+    def _alive(self) -> None:
+        self._misses = 0
+        if not self.healthy:
+            self.healthy = True
+            _log.info("replica %s is up: %s", self.url, self._summary())
+        self.why = ""
+
+    def _missed(self, why: str) -> None:
+        self._misses += 1
+        if self._misses >= MISSES or not self.healthy:
+            self._dead(f"{why}, {self._misses} times" if self._misses > 1 else why)
+
+    def _dead(self, why: str) -> None:
+        if self.healthy or not self.known:
+            _log.warning("replica %s is down: %s", self.url, why)
+        self.healthy = False
+        self.why = why
+        self._facts = None
+        self._read_at = self._clock()
+
+    def _summary(self) -> str:
+        told = [f"{name} {value}" for name, value in self._reading._asdict().items() if value is not None]
+        return ", ".join(told) or "it tells nothing of its load"
+
+
+class Prober:
+    """Asks all replicas of a policy, tick by tick, and passes on their reports."""
+
+    def __init__(self, clock: Clock, deliver: Callable[[tuple[ReplicaReport, ...]], None]) -> None:
+        self.replicas: dict[str, ReplicaProbe] = {}
+        self._clock = clock
+        self._deliver = deliver
+        self._every = 1.0
+        self._changed = asyncio.Event()
+
+    def take(self, policy: Policy) -> None:
+        """From now on these replicas; those that stay keep what is known of them."""
+        self._every = policy.gateway.probe_every
+        before = self.replicas
+        self.replicas = {}
+        for pool in policy.pools:
+            for url in pool.replicas:
+                known = before.get(url)
+                same = known is not None and known.engine == pool.engine
+                self.replicas[url] = (
+                    known if same and known else ReplicaProbe(url, pool.engine, _key(pool), self._clock)
+                )
+        for gone in before.values():
+            if gone not in self.replicas.values() and gone.task is not None:
+                gone.task.cancel()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled. The first look at each replica and each change of health are reported at once."""
+        try:
+            while True:
+                for replica in self.replicas.values():
+                    if replica.task is None or replica.task.done():
+                        replica.task = asyncio.create_task(self._ask(replica))
+                await self._until_changed()
+                self._deliver(tuple(replica.report() for replica in self.replicas.values() if replica.known))
+        finally:
+            for replica in self.replicas.values():
+                if replica.task is not None:
+                    replica.task.cancel()
+
+    async def _ask(self, replica: ReplicaProbe) -> None:
+        before = (replica.known, replica.healthy)
+        await replica.ask()
+        if before != (replica.known, replica.healthy):
+            self._changed.set()
+
+    async def _until_changed(self) -> None:
+        try:
+            async with asyncio.timeout(self._every):
+                await self._changed.wait()
+                await asyncio.sleep(0.01)  # others may just be answering
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+
+def _key(pool: Pool) -> tuple[tuple[bytes, bytes], ...]:
+    key = os.environ.get(pool.engine_key, "") if pool.engine_key else ""
+    return ((b"authorization", b"Bearer " + key.encode()),) if key else ()
