@@ -25,9 +25,9 @@ OURS: Final = frozenset({TIER, CAUSE, CRITICALITY, SESSION, DEADLINE, UPSTREAM})
 
 LONGEST: Final = 128  # characters of a label, session or client request id that are kept
 LABEL = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
-TRACE = re.compile(
-    rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?\Z", re.DOTALL
-)
+_IDS = rb"-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})"
+TRACE = re.compile(rb"00" + _IDS + rb"\Z")
+LATER_TRACE = re.compile(rb"(?!00|ff)[0-9a-f]{2}" + _IDS + rb"(?:-.*)?\Z", re.DOTALL)  # read by its first fields
 CRITICALITIES: Final = {criticality.value.encode(): criticality for criticality in Criticality}
 OLDEST_START: Final = 86_400.0  # s; an X-Request-Start further back is no start of this request
 
@@ -73,7 +73,7 @@ def read_labels(fields: Mapping[bytes, bytes], arrived_at: float, trust: Upstrea
     get = fields.get
     if (value := get(REQUEST_ID)) is not None:
         labels.client_request_id = value[:LONGEST].decode("latin-1")
-    if (value := get(TRACEPARENT)) is not None and (trace := TRACE.match(value)):
+    if (value := get(TRACEPARENT)) is not None and (trace := TRACE.match(value) or LATER_TRACE.match(value)):
         labels.trace_id = trace[1].decode()
         labels.trace_flags = trace[2].decode()
         labels.continues_trace = True

@@ -1,0 +1,78 @@
+"""What engines say of themselves, read from their own pages; what they do not say stays unknown."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.gateway.dialects import llamacpp, tgi, vllm
+from plimsoll.gateway.dialects.dialect import DIALECTS, of
+from plimsoll.gateway.dialects.exposition import Exposition
+from plimsoll.gateway.dialects.reading import Reading
+
+
+def sample(name: str) -> bytes:
+    data = os.environ.get("PLIMSOLL_DATA", "")
+    if not data and not os.environ.get("CI"):
+        pytest.skip("PLIMSOLL_DATA is not set")
+    return (Path(data) / "engine-metrics" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "expected"),
+    [
+        ("vllm.prom", "vllm", Reading(24, 7, 0.3943, 33166, 16, 812345, 401120, 37)),
+        ("vllm-cpu-live.prom", "vllm", Reading(8, 3, 0.010258915486077158, 2048, 128, 0, 0, 0)),
+        ("vllm-v0.prom", "vllm", Reading(waiting=0, kv_usage=0.0)),
+        ("sglang.prom", "sglang", Reading(24, 7, 0.62, 8290, 64, 812345, 158594, 41663, 131072)),
+        ("sglang-docs-sample.prom", "sglang", Reading(162, 2826, 0.28, prefix_queries=8128902)),
+        ("trtllm-serve.prom", "trtllm", Reading(24, 7, 0.62, 8290, 64, 947200, 390400)),
+        ("triton-trtllm.prom", "trtllm", Reading(1, 1, 1 / 6239, 6239, 64)),
+        ("tgi.prom", "tgi", Reading(24, 7)),
+        ("llamacpp.prom", "llamacpp", Reading(3, 1, prefix_queries=47175, prefix_hits=14110)),
+        ("llamacpp-live.prom", "llamacpp", Reading(8, 3, prefix_queries=249905, prefix_hits=0)),
+    ],
+)
+def test_real_pages(name: str, engine: str, expected: Reading) -> None:
+    assert of(engine).read(sample(name)) == expected
+
+
+def test_slots_tell_what_metrics_would() -> None:
+    assert llamacpp.read_slots(sample("llamacpp-slots.json")) == Reading(8, None, None, 8, 2560, max_context=2560)
+
+
+@given(st.binary(max_size=400))
+def test_no_page_breaks_a_dialect(page: bytes) -> None:
+    for dialect in DIALECTS.values():
+        assert dialect.read(page) == Reading()
+
+
+def test_data_parallel_ranks_are_summed() -> None:
+    page = b'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} 4.0\n'
+    page += b'vllm:kv_cache_usage_perc{engine="0"} 0.2\nvllm:kv_cache_usage_perc{engine="1"} 0.4\n'
+    reading = vllm.read(page)
+    assert reading.running == 7
+    assert reading.kv_usage == pytest.approx(0.3)
+    ranks = b"".join(
+        b'sglang:num_running_reqs{dp_rank="%d",tp_rank="%d"} 5\n' % (dp, tp) for dp in range(2) for tp in range(4)
+    )
+    assert of("sglang").read(ranks).running == 10
+
+
+def test_names_values_and_labels_are_not_mistaken() -> None:
+    page = b'# HELP a x\na_total 1\nab 2\na{x="}\\"{ 9",y="z"} 3 1700000000\na{y="w"} NaN\na{y="v"} +Inf\n'
+    metrics = Exposition(page)
+    assert metrics.samples("a") == [({b"x": b'}\\"{ 9', b"y": b"z"}, 3.0)]
+    assert metrics.total("a", y="v") is None
+    assert metrics.total("missing", "a_total") == 1.0
+
+
+def test_facts() -> None:
+    assert vllm.read_facts(b'{"object":"list","data":[{"id":"m","max_model_len":4096}]}').max_context == 4096
+    assert vllm.read_facts(b'{"data":[{"id":"m"}]}') == Reading()
+    props = b'{"total_slots":4,"default_generation_settings":{"n_ctx":2560}}'
+    assert llamacpp.read_facts(props) == Reading(kv_blocks=4, block_size=2560, max_context=2560)
+    info = b'{"max_total_tokens":4096,"max_batch_total_tokens":61440}'
+    assert tgi.read_facts(info) == Reading(kv_blocks=61440, block_size=1, max_context=4096)
