@@ -42,8 +42,16 @@ class Driver:
     """Implements `hands.Hands` over one governor."""
 
     def __init__(
-        self, policy: Policy, channel: Channel, books: Books, around: Surroundings, *, first_request_id: int
+        self,
+        policy: Policy,
+        channel: Channel,
+        books: Books,
+        around: Surroundings,
+        *,
+        first_request_id: int,
+        trace_seed: int = 0,
     ) -> None:
+        """`trace_seed` (64 bits, new at each start) makes the traces that begin here unlike everybody else's."""
         self.unattributed: dict[Reason, int] = {}  # refusals of nobody's requests: no key, not even HTTP
         self.draining = False
         self.carrier = Carrier(books, around, self._wake)
@@ -52,6 +60,7 @@ class Driver:
         self._books = books
         self._around = around
         self._next_id = first_request_id
+        self._trace_seed = f"{trace_seed & (1 << 64) - 1:016x}"
         self._ratios: dict[str, TokenRatio] = {}
         self._take(policy)
         channel.open(self.carrier.carry_out)
@@ -81,6 +90,8 @@ class Driver:
         except BadHeader as error:
             return self._refuse(exchange, Reason.BAD_REQUEST, str(error))
         flight = Flight(exchange, self._new_id(), tenant, route.endpoint, labels)
+        if not labels.trace_id:
+            labels.trace_id = f"{self._trace_seed}{flight.request_id:016x}"
         exchange.context = flight
         if len(request.body) <= LARGE_BODY:
             return self._arrive(flight, _read(flight))
