@@ -8,7 +8,7 @@ import msgspec
 from plimsoll.gateway import patches
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Attempt, Headers
-from plimsoll.gateway.headers import OURS, REQUEST_ID, TRACEPARENT, traceparent
+from plimsoll.gateway.labels import OURS, REQUEST_ID, TRACEPARENT, traceparent
 from plimsoll.governor.decisions import Dispatch
 from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import Policy

@@ -14,8 +14,8 @@ from plimsoll.gateway.channel import Channel
 from plimsoll.gateway.errors import Refusal
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Answer, ClientRequest, Ended, Exchange
-from plimsoll.gateway.headers import BadHeader
 from plimsoll.gateway.intake import Intake
+from plimsoll.gateway.labels import BadHeader
 from plimsoll.gateway.openai import BadBody, Body, read_body
 from plimsoll.gateway.prompts import TokenRatio
 from plimsoll.gateway.routes import find_route

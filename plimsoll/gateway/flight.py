@@ -1,7 +1,7 @@
 """One request on its way through the hands, from whole to settled."""
 
 from plimsoll.gateway.hands import Exchange
-from plimsoll.gateway.headers import ClientLabels
+from plimsoll.gateway.labels import ClientLabels
 from plimsoll.gateway.openai import Body
 from plimsoll.governor.events import Endpoint, RequestArrived
 from plimsoll.policy.policy import Tenant

@@ -7,7 +7,7 @@ from plimsoll.gateway.cors import Cors
 from plimsoll.gateway.errors import Refusal
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Answer, ClientRequest, Headers
-from plimsoll.gateway.headers import ClientLabels, read_labels
+from plimsoll.gateway.labels import ClientLabels, read_labels
 from plimsoll.gateway.models import Catalogue
 from plimsoll.gateway.openai import BadBody, Body
 from plimsoll.gateway.prompts import TokenRatio

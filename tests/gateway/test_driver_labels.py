@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.gateway.headers import BadHeader, read_labels, request_start, traceparent
+from plimsoll.gateway.labels import BadHeader, read_labels, request_start, traceparent
 from plimsoll.governor.events import Criticality
 from plimsoll.policy.policy import UpstreamTrust
 
