@@ -32,7 +32,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class ClientRequest:
-    """A client's request. Header names are kept as sent in `headers` and in lower case in `fields`."""
+    """A client's request. Header names are in lower case."""
 
     __slots__ = ("arrived_at", "body", "fields", "headers", "method", "peer", "read_at", "target", "version")
 
@@ -43,8 +43,8 @@ class ClientRequest:
         self.method = b""
         self.target = b""  # path and query as sent
         self.version = b"1.1"
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.fields: dict[bytes, bytes] = {}  # lower-case name -> value; repeated ones joined by ", "
+        self.headers: list[tuple[bytes, bytes]] = []  # in order, as often as sent
+        self.fields: dict[bytes, bytes] = {}  # name -> value; repeated ones joined by ", "
         self.body: bytes = b""
 
     def header(self, name: bytes) -> bytes:
@@ -66,7 +66,9 @@ class Answer:
 class TokenSink(Protocol):
     """What the data path needs of `slo.timing.TokenClock`."""
 
-    num_tokens: int
+    @property
+    def num_tokens(self) -> int:
+        """Tokens counted so far."""
 
     def tokens(self, at: float, num: int) -> None:
         """`num` output tokens were read from the engine in one event at that instant."""

@@ -1,0 +1,301 @@
+"""One request and its answer: from the driver's `forward` to the client's last byte, and every way this can break."""
+
+import asyncio
+from typing import Final
+
+from plimsoll.gateway.answer import AnswerWriter, Client, respond
+from plimsoll.gateway.hands import Answer, Attempt, ClientRequest, Clock, Ended, Hands, Headers, Usage
+from plimsoll.gateway.headers import forwarded_head, returned_head
+from plimsoll.gateway.origin import Upstreams
+from plimsoll.gateway.patience import Patience
+from plimsoll.gateway.reading import Reading, engine_fault, retry_after
+from plimsoll.gateway.upstream import UpstreamConnection
+from plimsoll.policy.policy import Timeouts
+from plimsoll.slo.outcome import Outcome, Phase, Reason
+
+WAITING: Final = 0  # the driver may answer or forward
+DISPATCHED: Final = 1
+OVER: Final = 2
+
+
+class HttpExchange:
+    """Implements `hands.Exchange`, and `upstream.Receiver` for the connection that it is lent."""
+
+    __slots__ = (
+        "_attempt", "_client", "_clock", "_dial", "_hands", "_head", "_patience",
+        "_reading", "_retried_stale", "_state", "_status", "_upstream", "_upstreams", "_writer",
+        "context", "phase", "request",
+    )  # fmt: skip
+
+    def __init__(
+        self, request: ClientRequest, client: Client, hands: Hands, *, upstreams: Upstreams, clock: Clock
+    ) -> None:
+        self.request = request
+        self.context: object = None
+        self.phase = Phase.QUEUE
+        self._client = client
+        self._hands = hands
+        self._upstreams = upstreams
+        self._clock = clock
+        self._state = WAITING
+        self._writer = AnswerWriter(client, request.version)
+        self._attempt: Attempt | None = None
+        self._upstream: UpstreamConnection | None = None
+        self._dial: asyncio.Task[None] | None = None
+        self._head = b""  # of the request to the engine, until the engine answers
+        self._retried_stale = False
+        self._reading: Reading | None = None  # of the engine's answer, once its head is there
+        self._status = 0
+        self._patience = Patience()
+
+    @property
+    def open(self) -> bool:
+        """Whether `answer` or `forward` would still do something."""
+        return self._state == WAITING
+
+    # --- what the driver asks for ---
+
+    def answer(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
+        """Answer it and end the exchange; only while nothing is dispatched."""
+        if self._state != WAITING:
+            return
+        self._state = OVER
+        respond(self._client, self.request, Answer(status, headers, body))
+        self._client.over()
+
+    def forward(self, attempt: Attempt) -> None:
+        """Send it to a replica; only while no other attempt runs and no byte has reached the client."""
+        if self._state != WAITING:
+            return
+        self._state = DISPATCHED
+        self.phase = Phase.CONNECT
+        self._attempt = attempt
+        self._patience.attempt(self._clock())
+        self._status = 0
+        self._reading = None
+        self._retried_stale = False
+        origin = self._upstreams.origin(attempt.replica)
+        self._head = forwarded_head(self.request, attempt, origin.host, origin.prefix)
+        upstream = origin.take()
+        if upstream is None:
+            self._dial = origin.dial(self)
+        else:
+            self._send(upstream)
+
+    def evict(self, reason: Reason) -> None:
+        """End it after dispatch: the engine's connection is closed and `ended` is called within this call."""
+        if self._state == DISPATCHED:
+            self._break(reason, Outcome.EVICTED)
+
+    # --- what the client does ---
+
+    def client_left(self) -> None:
+        """The client's connection is gone, or it said that it will read no more."""
+        self._abandon(Reason.CLIENT_LEFT)
+
+    def client_paused(self) -> None:
+        """The client does not take what is sent: read nothing more from the engine."""
+        if self._state == DISPATCHED and self._upstream is not None and not self._patience.stalled_at:
+            self._patience.stalled_at = self._clock()
+            self._upstream.pause()
+
+    def client_resumed(self) -> None:
+        """The client reads again."""
+        self._count_stall()
+        if self._upstream is not None:
+            self._upstream.resume()
+
+    def check(self, now: float, timeouts: Timeouts) -> None:
+        """Called a few times a second: end what takes longer than the policy allows."""
+        reason = self._patience.overdue(now, timeouts) if self._state == DISPATCHED else None
+        if reason is None:
+            return
+        if reason is Reason.TOTAL_TIMEOUT:
+            self._break(reason)  # another attempt would be late from the start
+        elif reason is Reason.SLOW_CLIENT:
+            self._abandon(reason)
+            self._client.break_off(hard=True)
+        else:
+            self._attempt_failed(reason)
+
+    # --- what the engine's connection reports ---
+
+    def connected(self, upstream: UpstreamConnection) -> None:
+        """The dialled connection stands."""
+        if self._state != DISPATCHED or self._dial is None:
+            upstream.abort()
+            return
+        self._dial = None
+        self._send(upstream)
+
+    def not_connected(self) -> None:
+        """Dialling failed."""
+        if self._state == DISPATCHED and self._dial is not None:
+            self._dial = None
+            self._attempt_failed(Reason.CONNECT_FAILED)
+
+    def interim(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
+        """A 1xx answer of the engine goes on to clients that know such answers (RFC 9110 section 15.2)."""
+        if self.request.version == b"1.1" and self._attempt is not None and not self._writer.started:
+            self._client.write(returned_head(status, fields, self._attempt, b"") + b"\r\n")
+
+    def received(self, upstream: UpstreamConnection, body: bytes) -> None:
+        """More of the engine's answer. This is the path that every event takes."""
+        if self._state != DISPATCHED or upstream is not self._upstream:
+            upstream.abort()
+            return
+        reading = self._reading or self._begin(upstream)
+        if reading is None:
+            return
+        if body:
+            self._patience.last_read_at = self._clock()
+            scanner = reading.scanner
+            if scanner is None:
+                reading.add(body)
+            else:
+                body = scanner.feed(body)
+                if scanner.new_tokens:
+                    self._count_tokens(reading, scanner.new_tokens)
+                if (scanner.error is not None or self._state != DISPATCHED) and self._is_over_early(scanner.error):
+                    return
+        if upstream.complete:
+            self._complete(upstream, reading, body)
+        elif body:
+            self._writer.pass_on(body)
+
+    def lost(self, upstream: UpstreamConnection, reason: Reason) -> None:
+        """The engine's connection broke before its answer was complete."""
+        if self._state != DISPATCHED or upstream is not self._upstream:
+            return
+        reading = self._reading
+        if reading is not None and reading.whole_but_for_framing:
+            self._complete(upstream, reading, b"")
+        elif upstream.num_served and not upstream.got_bytes and not self._retried_stale and self._attempt is not None:
+            self._retried_stale = True  # the engine closed an idle connection while we took it: nobody's failure
+            self._upstream = None
+            self._patience.sent = False
+            self.phase = Phase.CONNECT
+            self._dial = self._upstreams.origin(self._attempt.replica).dial(self)
+        else:
+            self._attempt_failed(reason)
+
+    # --- steps ---
+
+    def _send(self, upstream: UpstreamConnection) -> None:
+        self._upstream = upstream
+        self.phase = Phase.PREFILL
+        self._patience.sent = True
+        changed = self._attempt.body if self._attempt is not None else None
+        body = self.request.body if changed is None else changed
+        upstream.send(self, self._head, body, head_only=self.request.method == b"HEAD")
+        if self._client.paused:
+            self.client_paused()
+
+    def _begin(self, upstream: UpstreamConnection) -> Reading | None:
+        """The engine's head is there; None where it ended the attempt."""
+        head, attempt = upstream.head, self._attempt
+        if head is None or attempt is None:
+            return None  # cannot be: the connection reports after the head, and only to an attempt
+        self._status = head.status
+        fault = engine_fault(head.status)
+        if fault is not None:
+            self._attempt_failed(fault, retry_after(head))
+            return None
+        reading = self._reading = Reading(head, attempt)
+        lines = returned_head(head.status, head.fields, attempt, self._client.date())
+        self._writer.begin(lines, length=reading.length, has_body=head.has_body)
+        return reading
+
+    def _count_tokens(self, reading: Reading, num: int) -> None:
+        tokens, at = reading.tokens, self._patience.last_read_at
+        tokens.tokens(at, num)
+        if self.phase is not Phase.DECODE:
+            self.phase = Phase.DECODE
+            self._hands.first_token(self, at)
+        if reading.outgrown():
+            self._hands.outgrown(self, tokens.num_tokens, at)
+
+    def _is_over_early(self, error: int | None) -> bool:
+        """Whether the stream must not be passed on: evicted in a call to the driver, or an error before any byte."""
+        if self._state != DISPATCHED:
+            return True
+        if self._writer.started or (error is not None and 400 <= error < 500):
+            return False
+        self._attempt_failed(Reason.ENGINE_ERROR)
+        return True
+
+    def _complete(self, upstream: UpstreamConnection, reading: Reading, body: bytes) -> None:
+        """The engine's answer is whole: settle first, then let the client have the end."""
+        scanner = reading.scanner
+        if scanner is not None:
+            body += scanner.finish()
+            if scanner.new_tokens:
+                self._count_tokens(reading, scanner.new_tokens)
+            if self._state != DISPATCHED or (scanner.error is not None and self._is_over_early(scanner.error)):
+                return
+            if reading.cut_short:
+                self._attempt_failed(Reason.CONNECTION_LOST)
+                return
+        self._upstream = None
+        upstream.release()
+        outcome, reason = reading.verdict()
+        self._end(outcome, reason)
+        self._writer.end(body)
+        self._client.over()
+
+    def _attempt_failed(self, reason: Reason, retry_after: float = 0.0) -> None:
+        """The attempt is over: the driver may try again where the client has seen nothing, else the answer breaks."""
+        if self._writer.started:
+            self._break(reason)
+            return
+        self._let_go()
+        self._state = WAITING
+        self._status = 0
+        self._hands.attempt_failed(self, reason, retry_after, self._clock())
+
+    def _break(self, reason: Reason, outcome: Outcome = Outcome.FAILED) -> None:
+        """End it badly, visibly for the client: an error answer, an error event, or a connection that breaks."""
+        self._let_go()
+        self._end(outcome, reason)
+        if not self._writer.started:
+            respond(self._client, self.request, self._hands.failure(self, reason))
+            self._client.over()
+            return
+        is_stream = self._reading is not None and self._reading.scanner is not None
+        if is_stream:
+            self._writer.pass_on(self._hands.failure_event(self, reason))
+        self._client.break_off(hard=self._writer.ends_by_closing and not is_stream)
+
+    def _abandon(self, reason: Reason) -> None:
+        """The client is lost: stop the engine and say so."""
+        if self._state == WAITING:
+            self._state = OVER
+            self._hands.client_left(self, self._clock())
+        elif self._state == DISPATCHED:
+            self._let_go()
+            self._end(Outcome.ABORTED, reason)
+
+    def _let_go(self) -> None:
+        """Give the engine's connection up: back to the pool if its answer is complete, else closed."""
+        self._count_stall()
+        if self._dial is not None:
+            dial, self._dial = self._dial, None
+            dial.cancel()
+        if self._upstream is not None:
+            upstream, self._upstream = self._upstream, None
+            if upstream.complete:
+                upstream.release()
+            else:
+                upstream.abort()
+
+    def _count_stall(self) -> None:
+        if self._patience.stalled_at and self._attempt is not None:
+            self._attempt.tokens.stall(self._patience.stalled_for(self._clock()))
+
+    def _end(self, outcome: Outcome, reason: Reason) -> None:
+        self._state = OVER
+        self._count_stall()
+        phase = Phase.NONE if outcome is Outcome.COMPLETED else self.phase
+        usage = self._reading.usage() if self._reading is not None else Usage()
+        end = Ended(self._clock(), outcome, reason, phase=phase, status=self._status, usage=usage)
+        self._hands.ended(self, end)

@@ -1,0 +1,100 @@
+"""The HTTP server: listens, keeps the connections, asks them now and then what is overdue, drains.
+
+Reading order for one request: `connection` → `reader` → `exchange` → `upstream` → `reading`, `stream` → `answer`;
+`hands` is what it calls.
+"""
+
+import asyncio
+import ssl
+from typing import Final
+
+from plimsoll.gateway.connection import ClientConnection
+from plimsoll.gateway.hands import Clock, Hands
+from plimsoll.gateway.headers import DateLine
+from plimsoll.gateway.origin import Upstreams
+from plimsoll.policy.policy import GatewayRules, Timeouts
+
+BACKLOG: Final = 4096  # connections the kernel holds for us; with 128 a burst of 140 waits a second for SYNs resent
+
+
+class HttpServer:
+    """Serves `hands` on any number of addresses. `rules` may be replaced at any time; timeouts follow at once, limits
+    with the next connection."""
+
+    def __init__(self, hands: Hands, rules: GatewayRules, clock: Clock) -> None:
+        self.hands = hands
+        self.rules = rules
+        self.clock = clock
+        self.upstreams = Upstreams(clock)
+        self.dates = DateLine()
+        self.draining = False
+        self.connections: set[ClientConnection] = set()
+        self._servers: list[asyncio.Server] = []
+        self._all_closed = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen on that address (port 0: any free one); returns the port. OSError where it is taken."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: ClientConnection(self), host, port, backlog=BACKLOG, ssl=tls)
+        self._servers.append(server)
+        if self._timer is None:
+            self._tick()
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    def drain(self) -> None:
+        """Take no new connections, close idle ones, and each other when its answer is complete."""
+        self.draining = True
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self.connections):
+            connection.close_if_idle()
+        self._note_closed()
+
+    async def drained(self) -> None:
+        """Wait until the last connection is gone; call `drain` first."""
+        self._note_closed()
+        await self._all_closed.wait()
+
+    async def close(self) -> None:
+        """Close everything at once. Requests that are still open end as if their clients had left."""
+        self.drain()
+        for connection in tuple(self.connections):
+            connection.abort()
+        await self.drained()
+        self.upstreams.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def closed(self, connection: ClientConnection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+        self._note_closed()
+
+    def _note_closed(self) -> None:
+        if self.draining and not self.connections:
+            self._all_closed.set()
+
+    def _tick(self) -> None:
+        """One coarse timer for all timeouts: nothing is armed for a connection, a request or an event."""
+        now = self.clock()
+        for connection in tuple(self.connections):
+            connection.check(now)
+        self.upstreams.expire(now)
+        self._timer = asyncio.get_running_loop().call_later(tick_period(self.rules.timeouts), self._tick)
+
+
+def tick_period(timeouts: Timeouts) -> float:
+    """Seconds between looks: an eighth of the shortest timeout, within 10 ms to 0.5 s."""
+    shortest = min(
+        timeouts.connect,
+        timeouts.first_byte,
+        timeouts.idle,
+        timeouts.total,
+        timeouts.request,
+        timeouts.keep_alive,
+        timeouts.client_stall,
+    )
+    return min(0.5, max(0.01, shortest / 8))

@@ -1,0 +1,238 @@
+"""One connection to an engine: sends a request, reads its answer, says whether it can be used again."""
+
+import asyncio
+from typing import Final, Protocol
+
+import httptools
+
+from plimsoll.gateway.sockets import set_socket_options
+from plimsoll.slo.outcome import Reason
+
+MAX_HEAD: Final = 64 * 1024  # bytes of an engine's head, or of its trailers
+
+
+class AnswerHead:
+    """Status and fields of an engine's answer; what its framing says."""
+
+    __slots__ = ("fields", "has_body", "length", "status", "until_close")
+
+    def __init__(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
+        self.status = status
+        self.fields = fields  # names as sent
+        self.length: int | None = None  # Content-Length
+        self.until_close = False  # the body ends with the connection
+        self.has_body = True
+
+
+class Pool(Protocol):
+    """Where connections go when their answer is complete."""
+
+    def put(self, upstream: "UpstreamConnection") -> None:
+        """Take back a connection that can be used again."""
+
+    def forget(self, upstream: "UpstreamConnection") -> None:
+        """A connection closed."""
+
+
+class Receiver(Protocol):
+    """The exchange that a connection is lent to."""
+
+    def interim(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
+        """A 1xx answer other than 100 came."""
+
+    def received(self, upstream: "UpstreamConnection", body: bytes) -> None:
+        """More of the answer: `upstream.head` is set; `upstream.complete` says whether this is its end."""
+
+    def lost(self, upstream: "UpstreamConnection", reason: Reason) -> None:
+        """The answer will not be completed. The connection is closed."""
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection to an engine. After the answer the receiver calls `release` or `abort`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.transport: asyncio.Transport | None = None
+        self.receiver: Receiver | None = None
+        self.num_served = 0
+        self.idle_since = 0.0
+        self.head: AnswerHead | None = None
+        self.complete = False
+        self.got_bytes = False  # of the present answer
+        self._keep = False
+        self._paused = False
+        self._head_only = False
+        self._fault = False
+        self._head_bytes = 0
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._parts: list[bytes] = []
+        self._parser = httptools.HttpResponseParser(self)
+
+    # --- the exchange's side ---
+
+    def send(self, receiver: Receiver, head: bytes, body: bytes, *, head_only: bool) -> None:
+        """Send a request and lend this connection to `receiver`. `head_only`: it is a HEAD request."""
+        self.receiver = receiver
+        self.head = None
+        self.complete = self._keep = self.got_bytes = False
+        self._head_only = head_only
+        self._head_bytes = 0
+        self._fields = []
+        transport = self.transport
+        if transport is None:
+            return
+        if len(body) < 16 * 1024:
+            transport.write(head + body if body else head)
+        else:
+            transport.write(head)
+            transport.write(body)  # large ones are not copied
+
+    def release(self) -> None:
+        """The answer is complete: back to the pool, or closed where HTTP or the engine wants it so."""
+        self.receiver = None
+        self.num_served += 1
+        transport = self.transport
+        if transport is None:
+            return
+        if self._keep and self.complete and not transport.is_closing() and not transport.get_write_buffer_size():
+            self.resume()  # one that was paused for a slow client would never see its engine's goodbye
+            self._pool.put(self)
+        else:
+            transport.abort()
+
+    def abort(self) -> None:
+        """Close at once: tells the engine to stop generating."""
+        self.receiver = None
+        if self.transport is not None:
+            self.transport.abort()
+
+    def pause(self) -> None:
+        """Read nothing more until `resume`."""
+        if self.transport is not None and not self._paused and not self.complete:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._paused:
+            self._paused = False
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    # --- asyncio's side ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        set_socket_options(transport)
+
+    def data_received(self, data: bytes) -> None:
+        receiver = self.receiver
+        if receiver is None or self.complete:
+            self._spoil()  # nothing was asked: a late 408, or bytes behind an answer
+            return
+        self.got_bytes = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._keep = False
+            self._fault = self._fault or not self.complete
+        if self._fault:
+            self._fail(Reason.BAD_UPSTREAM)
+            return
+        if self.head is None or not self.head.length:
+            self._head_bytes += len(data)
+        if self.head is None:
+            if self._head_bytes > MAX_HEAD:
+                self._fail(Reason.BAD_UPSTREAM)
+            return
+        parts = self._parts
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        receiver.received(self, body)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._pool.forget(self)
+        receiver = self.receiver
+        if receiver is None or self.complete:
+            return
+        if exc is None and self.head is not None and self.head.until_close:
+            self.complete = True
+            receiver.received(self, b"")
+        else:
+            self.receiver = None
+            receiver.lost(self, Reason.CONNECTION_LOST)
+
+    def _spoil(self) -> None:
+        self._keep = False
+        if self.transport is not None and self.receiver is None:
+            self.transport.abort()
+
+    def _fail(self, reason: Reason) -> None:
+        receiver, self.receiver = self.receiver, None
+        if self.transport is not None:
+            self.transport.abort()
+        if receiver is not None:
+            receiver.lost(self, reason)
+
+    # --- llhttp's side ---
+
+    def on_message_begin(self) -> None:
+        if self.complete:
+            self._keep = False  # bytes behind the answer: whatever they are, no answer of ours
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.head is None:
+            self._fields.append((name, value))
+        else:  # trailers are dropped
+            self._head_bytes += len(name) + len(value)
+            self._fault = self._fault or self._head_bytes > MAX_HEAD
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self.complete:
+            return
+        if status < 200:
+            self._fault = self._fault or status == 101  # no upgrade was asked for
+            return
+        head = AnswerHead(status, self._fields)
+        if not self._read_framing(head):
+            self._fault = True
+            return
+        self.head = head
+        if self._head_only or not head.has_body:
+            self.complete = True
+            self._keep = not self._head_only and self._parser.should_keep_alive()
+
+    def _read_framing(self, head: AnswerHead) -> bool:
+        """What ends the body; False where the fields contradict each other (RFC 9112 section 6.3)."""
+        chunked = False
+        for name, value in head.fields:
+            lower = name.lower()
+            if lower == b"content-length":
+                head.length = int(value)  # llhttp lets only digits pass, and only one such field
+            elif lower == b"transfer-encoding":
+                if value.lower().strip() != b"chunked" or chunked or self._parser.get_http_version() != "1.1":
+                    return False
+                chunked = True
+        head.has_body = not (self._head_only or head.status in (204, 304) or (head.length == 0 and not chunked))
+        head.until_close = head.has_body and head.length is None and not chunked
+        if head.status == 204:
+            head.length = None  # RFC 9110 section 8.6: none may be sent
+        return True
+
+    def on_body(self, body: bytes) -> None:
+        if not self.complete:
+            self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        if self.head is None:
+            self._interim_complete()
+        elif not self._head_only:
+            self.complete = True
+            self._keep = self._parser.should_keep_alive()  # right only here
+
+    def _interim_complete(self) -> None:
+        status, fields, self._fields = self._parser.get_status_code(), self._fields, []
+        if self.receiver is not None and 100 < status < 200 and not self._fault:
+            self.receiver.interim(status, fields)
