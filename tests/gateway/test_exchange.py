@@ -192,9 +192,9 @@ def test_hop_by_hop_fields_stay_on_their_hop(loop: str) -> None:
             await client.send(post(extra=extra))
             head, _ = await client.answer()
             sent = engine.seen[0].head.lower()
-            for gone in (b"x-private", b"keep-alive", b"te:", b"upgrade", b"proxy-", b"gzip", b"connection"):
+            for gone in (b"x-private", b"keep-alive", b"te:", b"upgrade", b"proxy-", b"connection"):
                 assert b"\r\n" + gone not in sent
-                assert gone != b"gzip" or gone not in sent
+            assert b"gzip" not in sent
             assert b"\r\nx-kept: 1\r\n" in sent
             assert b"\r\naccept-encoding: identity\r\n" in sent
             assert b"\r\nvia: 1.1 plimsoll\r\n" in sent
