@@ -42,7 +42,7 @@ class HttpExchange:
         self._attempt: Attempt | None = None
         self._upstream: UpstreamConnection | None = None
         self._dial: asyncio.Task[None] | None = None
-        self._head = b""  # of the request to the engine, until the engine answers
+        self._head = b""  # of the request to the engine
         self._retried_stale = False
         self._reading: Reading | None = None  # of the engine's answer, once its head is there
         self._status = 0
@@ -71,7 +71,6 @@ class HttpExchange:
         self.phase = Phase.CONNECT
         self._attempt = attempt
         self._patience.attempt(self._clock())
-        self._status = 0
         self._reading = None
         self._retried_stale = False
         origin = self._upstreams.origin(attempt.replica)
@@ -122,11 +121,11 @@ class HttpExchange:
 
     def connected(self, upstream: UpstreamConnection) -> None:
         """The dialled connection stands."""
-        if self._state != DISPATCHED or self._dial is None:
+        if self._state == DISPATCHED and self._dial is not None:
+            self._dial = None
+            self._send(upstream)
+        else:
             upstream.abort()
-            return
-        self._dial = None
-        self._send(upstream)
 
     def not_connected(self) -> None:
         """Dialling failed."""
