@@ -6,10 +6,11 @@ highest factors lie beyond C, and the windows are lengthened.
 """
 
 from fractions import Fraction
-from math import exp, lgamma, log, log1p
 from typing import Final
 
 from msgspec import Struct
+
+from plimsoll.slo.intervals import surely_above
 
 DAY: Final = 86_400
 PERIOD: Final = 30 * DAY
@@ -63,19 +64,3 @@ def fires(rule: BurnRule, target: Fraction, long: tuple[int, int], short: tuple[
     if long_bad < MIN_BAD or short_num == 0 or Fraction(short_bad, short_num) <= limit:
         return False
     return surely_above(long_bad, long_num, float(limit))
-
-
-def surely_above(num_bad: int, num: int, ratio: float) -> bool:
-    """Whether the Clopper–Pearson lower bound of bad ÷ num exceeds the ratio: P(X >= bad | ratio) < 2.5 %."""
-    if ratio >= 1.0 or num_bad <= num * ratio:
-        return False
-    if ratio <= 0.0:
-        return num_bad > 0
-    log_mass = lgamma(num + 1) - lgamma(num_bad + 1) - lgamma(num - num_bad + 1)
-    mass = exp(log_mass + num_bad * log(ratio) + (num - num_bad) * log1p(-ratio))
-    tail, k = mass, num_bad
-    while k < num and mass > tail * 1e-17 and tail < 0.025:
-        mass *= (num - k) / (k + 1) * ratio / (1.0 - ratio)
-        k += 1
-        tail += mass
-    return tail < 0.025

@@ -7,13 +7,13 @@ he would have been, which for clients that lose patience is not so: hence the na
 Source: Kaplan and Meier 1958; Greenwood 1926; intervals by the log(−log) transform, Kalbfleisch and Prentice 2002, 1.4.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-_Z = 1.959963984540054  # two-sided 95 % of the normal distribution
+Z: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
 class CensoredEstimate(Struct, frozen=True):
@@ -66,12 +66,15 @@ class SurvivalCurve:
             variance = np.cumsum(events / (at_risk * (at_risk - events)))
         return times, np.cumprod(1.0 - events / at_risk).astype(np.float64), variance.astype(np.float64)
 
-    def quantile(self, q: float) -> CensoredEstimate:
-        """The smallest time by which a share q has ended, with bounds; "above x" where the curve ends before it."""
+    def quantile(self, q: float, *, design_effect: float = 1.0, z: float = Z) -> CensoredEstimate:
+        """The smallest time by which a share q has ended, with bounds; "above x" where the curve ends before it.
+
+        `design_effect` is how many times the variance is that of independent values.
+        """
         left = 1.0 - q + 1e-12
         value = self._first(self.survival <= left)
         known = value is not None or self.num == 0
-        lower, upper = self._bands()
+        lower, upper = self._bands(z, design_effect)
         return CensoredEstimate(
             quantile=q,
             num=self.num,
@@ -87,12 +90,12 @@ class SurvivalCurve:
     def _first(self, reached: NDArray[np.bool_]) -> float | None:
         return float(self.times[np.argmax(reached)]) if reached.any() else None
 
-    def _bands(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Pointwise 95 % band of the curve; where the curve is 0 or 1 Greenwood says nothing: (curve, 1)."""
+    def _bands(self, z: float, design_effect: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Pointwise band of the curve; where the curve is 0 or 1 Greenwood says nothing: (curve, 1)."""
         inside = (self.survival > 0.0) & (self.survival < 1.0) & np.isfinite(self.variance)
         lower, upper = self.survival.copy(), np.ones_like(self.survival)
         log_survival = np.log(self.survival[inside])
-        spread = np.exp(_Z * np.sqrt(self.variance[inside]) / np.abs(log_survival))
+        spread = np.exp(z * np.sqrt(design_effect * self.variance[inside]) / np.abs(log_survival))
         lower[inside] = np.exp(log_survival * spread)
         upper[inside] = np.exp(log_survival / spread)
         return lower, upper

@@ -117,7 +117,7 @@ class Sketch:
             return None
         rank = min(self.num, max(1, ceil(q * self.num - 1e-9)))
         low, high = self._at_ranks((rank,))[0]
-        return low if low == high else 2.0 * high / (1.0 + 2.0 ** (1.0 / BUCKETS_PER_OCTAVE))
+        return low if low == high else _middle(high)
 
     def estimate(self, q: float, *, tail: float = _TAIL, effective_num: int | None = None) -> Estimate:
         """The quantile with a two-sided interval from order statistics, each side missing with probability `tail`.
@@ -156,6 +156,13 @@ class Sketch:
             else:
                 zeros += 1
         return ItlSketch(zeros, dict(sorted(buckets.items())))
+
+    def weighted(self) -> list[tuple[float, int]]:
+        """(value, count) in ascending order; a bucket stands for its middle, within the sketch's bound."""
+        if self._values is not None:
+            return [(value, 1) for value in sorted(self._values)]
+        zeros = [(0.0, self.num_zero)] if self.num_zero else []
+        return zeros + [(middle_of(index), num) for index, num in sorted(self.buckets.items())]
 
     def otel_buckets(self) -> dict[int, int]:
         """Counts by the index of an OTel exponential histogram of scale 5."""
@@ -201,6 +208,18 @@ class Sketch:
 def bucket_edges(index: int) -> tuple[float, float]:
     """The bucket holds low < value <= high."""
     return 2.0 ** ((index - 1) / BUCKETS_PER_OCTAVE), 2.0 ** (index / BUCKETS_PER_OCTAVE)
+
+
+def middle_of(index: int) -> float:
+    """The value that stands for a bucket: equally far, as a ratio, from both edges' relative error."""
+    return _middle(2.0 ** (index / BUCKETS_PER_OCTAVE))
+
+
+_GAMMA: Final[float] = 2.0 ** (1.0 / BUCKETS_PER_OCTAVE)
+
+
+def _middle(high: float) -> float:
+    return 2.0 * high / (1.0 + _GAMMA)
 
 
 @lru_cache(maxsize=4096)

@@ -5,9 +5,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta
 
-from plimsoll.slo.burnrate import BurnRule, burn_rate, burn_rules, fires, surely_above
+from plimsoll.slo.burnrate import BurnRule, burn_rate, burn_rules, fires
 
 HOUR, DAY = 3600, 86_400
 
@@ -35,13 +34,6 @@ def test_every_rule_can_fire_and_spends_its_share(target: Fraction) -> None:
         assert rule.factor * rule.long == rule.share * 30 * DAY
         assert fires(rule, target, (10_000, 10_000), (1000, 1000))
     assert len({rule.factor for rule in rules}) == len(rules)
-
-
-@given(st.integers(0, 400), st.integers(0, 400), st.floats(0.0005, 0.9))
-def test_the_bound_is_clopper_and_pearsons(bad: int, good: int, ratio: float) -> None:
-    bound = beta.ppf(0.025, bad, good + 1) if bad else 0.0
-    if abs(bound - ratio) > 1e-9:
-        assert surely_above(bad, bad + good, ratio) == (bound > ratio)
 
 
 @pytest.mark.parametrize(
