@@ -195,7 +195,7 @@ class _Compiler:
         elif self.total.num:
             yield "Intervals take requests for independent; those of one busy minute are not, so they are too narrow."
         if len(self.gathered.policy_versions) > 1:
-            yield "Several policies were in force: attainment is against the latest targets, budgets against each's own."
+            yield "Several policies held: attainment is against the latest targets, budgets against each's own."
         for tier, objective in sorted(self._unknown()):
             yield f"Objective {objective!r} of tier {tier!r} was judged but is not in this policy: not shown."
 
