@@ -13,6 +13,7 @@ from rich.table import Table
 from plimsoll.load.plan import Planned
 from plimsoll.load.result import Seen
 from plimsoll.load.summary import Summary, TenantSummary
+from plimsoll.slo.quantiles import Estimate
 
 
 class Meter:
@@ -49,10 +50,10 @@ def summary_table(summary: Summary) -> None:
     console = Console()
     title = f"{summary.run}: {summary.num_planned} requests in {summary.duration:.1f} s"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name in ("tenant", "planned", "completed"):
+    for name in ("tenant", "sent", "whole"):
         table.add_column(name, justify="left" if name == "tenant" else "right")
     for name in ("TTFT", "ITL", "E2E"):
-        table.add_column(f"{name} p50    p99", justify="right", no_wrap=True)
+        table.add_column(f"{name} p50     p99", justify="right", no_wrap=True)
     table.add_column("other endings")
     for part in summary.tenants:
         table.add_row(*_cells(part.tenant, part))
@@ -61,7 +62,8 @@ def summary_table(summary: Summary) -> None:
     console.print(table)
     late = summary.lateness
     console.print(
-        f"The client itself was late by {_ms(late.p50)} at p50, {_ms(late.p99)} at p99, {_ms(late.max)} at most."
+        f"The client itself was late by {_quantile(late.p50)} at p50, {_quantile(late.p99)} at p99, "
+        f"{_ms(late.max)} at most."
     )
     if summary.prompt_tokens_ratio is not None:
         console.print(f"Prompt tokens counted by the engine ÷ asked for: {summary.prompt_tokens_ratio:.4f}.")
@@ -73,8 +75,15 @@ def _cells(name: str, part: TenantSummary) -> list[str]:
     completed = part.outcomes.get(Seen.COMPLETED, 0)
     others = ", ".join(f"{num} {outcome}" for outcome, num in part.outcomes.items() if outcome != Seen.COMPLETED)
     reasons = ", ".join(f"{reason} {num}" for reason, num in part.reasons.items())
-    figures = [f"{_ms(of.p50):>6} {_ms(of.p99):>6}" for of in (part.ttft, part.itl, part.e2e)]
+    figures = [f"{_quantile(of.p50):>6} {_quantile(of.p99):>7}" for of in (part.ttft, part.itl, part.e2e)]
     return [name, str(part.num_planned), str(completed), *figures, others + (f" ({reasons})" if reasons else "")]
+
+
+def _quantile(of: Estimate) -> str:
+    """The value; where too few values bound it, what is known: "≥ low"."""
+    if of.value is not None or of.low is None:
+        return _ms(of.value)
+    return f"≥{_ms(of.low)}"
 
 
 def _ms(seconds: float | None) -> str:

@@ -1,23 +1,20 @@
 """What a replay saw, added up: outcomes and latencies by tenant."""
 
-from array import array
 from collections import Counter
-from collections.abc import Sequence
-from math import ceil
 
 from msgspec import Struct
 
 from plimsoll.load.result import Result, Seen
+from plimsoll.slo.quantiles import Estimate, Sketch
 
 
-class Quantiles(Struct, frozen=True):
-    """Seconds, exact over `n` values; None where there are too few for an order statistic to mean something."""
+class Latency(Struct, frozen=True):
+    """Latency of some seconds, each with its n and 95 % interval; a value is None where nothing bounds it."""
 
-    n: int
-    p50: float | None = None
-    p90: float | None = None
-    p99: float | None = None
-    max: float | None = None
+    p50: Estimate
+    p90: Estimate
+    p99: Estimate
+    max: float | None
 
 
 class TenantSummary(Struct, frozen=True):
@@ -28,9 +25,9 @@ class TenantSummary(Struct, frozen=True):
     outcomes: dict[str, int]
     reasons: dict[str, int]
     statuses: dict[str, int]
-    ttft: Quantiles
-    itl: Quantiles
-    e2e: Quantiles
+    ttft: Latency
+    itl: Latency
+    e2e: Latency
     output_tokens: int
 
 
@@ -40,11 +37,29 @@ class Summary(Struct, frozen=True):
     run: str
     num_planned: int
     duration: float  # s from the plan's zero to the last end
-    lateness: Quantiles
+    lateness: Latency
     total: TenantSummary
     tenants: tuple[TenantSummary, ...]
     prompt_tokens_ratio: float | None  # usage's prompt tokens ÷ those asked for
     stopped: bool
+
+
+class _Seconds:
+    """A sketch and the largest value in it."""
+
+    def __init__(self) -> None:
+        self._sketch = Sketch()
+        self._largest: float | None = None
+
+    def add(self, value: float) -> None:
+        """Count one; clocks of two readings may differ by less than they can tell, so below 0 is 0."""
+        self._sketch.add(max(0.0, value))
+        self._largest = value if self._largest is None else max(self._largest, value)
+
+    def latency(self) -> Latency:
+        """The quantiles so far."""
+        p50, p90, p99 = (self._sketch.estimate(q) for q in (0.5, 0.9, 0.99))
+        return Latency(p50, p90, p99, self._largest)
 
 
 class _Tally:
@@ -54,9 +69,9 @@ class _Tally:
         self.outcomes: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
-        self.ttft: array[float] = array("d")
-        self.itl: array[float] = array("d")
-        self.e2e: array[float] = array("d")
+        self.ttft = _Seconds()
+        self.itl = _Seconds()
+        self.e2e = _Seconds()
         self.output_tokens = 0
 
     def add(self, result: Result) -> None:
@@ -65,11 +80,12 @@ class _Tally:
         self.reasons[result.reason] += bool(result.reason)
         self.statuses[str(result.status)] += bool(result.status)
         self.output_tokens += result.output_tokens or result.num_events
-        self.itl.extend(result.gaps)
+        for gap in result.gaps:
+            self.itl.add(gap)
         if result.ttft is not None:
-            self.ttft.append(result.ttft)
+            self.ttft.add(result.ttft)
         if result.e2e is not None:
-            self.e2e.append(result.e2e)
+            self.e2e.add(result.e2e)
 
     def summary(self, tenant: str) -> TenantSummary:
         """The sums as a value."""
@@ -79,9 +95,9 @@ class _Tally:
             outcomes={seen.value: self.outcomes[seen] for seen in Seen if self.outcomes[seen]},
             reasons=dict((+self.reasons).most_common()),
             statuses=dict(sorted((+self.statuses).items())),
-            ttft=quantiles(self.ttft),
-            itl=quantiles(self.itl),
-            e2e=quantiles(self.e2e),
+            ttft=self.ttft.latency(),
+            itl=self.itl.latency(),
+            e2e=self.e2e.latency(),
             output_tokens=self.output_tokens,
         )
 
@@ -93,7 +109,7 @@ class Tallies:
         self._run = run
         self._total = _Tally()
         self._by_tenant: dict[str, _Tally] = {}
-        self._lateness: array[float] = array("d")
+        self._lateness = _Seconds()
         self._prompt_tokens = [0, 0]  # asked for, actual
         self._last_end_at = 0.0
 
@@ -108,7 +124,7 @@ class Tallies:
         self._by_tenant.setdefault(result.tenant, _Tally()).add(result)
         self._last_end_at = max(self._last_end_at, result.ended_at)
         if result.lateness is not None:
-            self._lateness.append(result.lateness)
+            self._lateness.add(result.lateness)
         if result.prompt_tokens is not None:
             self._prompt_tokens[0] += result.asked_prompt_tokens
             self._prompt_tokens[1] += result.prompt_tokens
@@ -120,20 +136,9 @@ class Tallies:
             run=self._run,
             num_planned=self._total.outcomes.total(),
             duration=max(0.0, self._last_end_at - start_at),
-            lateness=quantiles(self._lateness),
+            lateness=self._lateness.latency(),
             total=self._total.summary(""),
             tenants=tuple(tally.summary(name) for name, tally in sorted(self._by_tenant.items())),
             prompt_tokens_ratio=actual / asked if asked else None,
             stopped=bool(self._total.outcomes[Seen.STOPPED] or self._total.outcomes[Seen.UNSENT]),
         )
-
-
-def quantiles(values: Sequence[float]) -> Quantiles:
-    """Order statistics; a quantile q is given where at least one value is expected beyond it."""
-    ordered = sorted(values)
-    n = len(ordered)
-
-    def at(q: float) -> float | None:
-        return ordered[ceil(q * n) - 1] if n * (1 - q) >= 1 else None
-
-    return Quantiles(n, at(0.5), at(0.9), at(0.99), ordered[-1] if n else None)
