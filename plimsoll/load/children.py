@@ -49,9 +49,9 @@ class Child:
 
     def ready(self, timeout: float) -> str:
         """Its READY line. Raises UsageError with the end of its log where it ends or says nothing in time."""
-        self._ready.wait(timeout)
+        said = self._ready.wait(timeout)
         if not self.ready_line:
-            state = "ended" if self.process.poll() is not None else f"is not ready after {timeout:g} s"
+            state = "ended" if said else f"is not ready after {timeout:g} s"
             raise UsageError(f"{self.name} {state}: {self._last_words()} (its log: {self.log})")
         return self.ready_line
 
