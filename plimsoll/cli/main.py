@@ -17,6 +17,7 @@ COMMANDS: tuple[str, ...] = (
     "check",
     "key",
     "replay",
+    "serve",
 )
 """Each is a module of this room with a function of the same name; its docstring is the help."""
 

@@ -66,11 +66,11 @@ class Surroundings(NamedTuple):
     offload: Callable[[Callable[[], Any], Callable[[Any], None]], None]  # work beside the loop, then `done` back on it
 
 
-class Observer(Protocol):
-    """Somebody who watches: metrics, the live view. Must be quick."""
+class Watcher(Protocol):
+    """Somebody who watches decisions: the live view. Must be quick."""
 
-    def decided(self, decisions: Sequence[Decision]) -> None:
-        """These were carried out; settlements among them."""
+    def decided(self, at: float, tenant: str, decision: Decision) -> None:
+        """That is about to be carried out; `tenant` is "" where it is nobody's."""
 
 
 class Carrier:
@@ -78,7 +78,8 @@ class Carrier:
 
     def __init__(self, books: Books, around: Surroundings, wake: Callable[[], None]) -> None:
         self.flights: dict[int, Flight] = {}
-        self.observers: list[Observer] = []
+        self.settled: list[Callable[[Settle], None]] = []  # told of each settlement
+        self.watchers: list[Watcher] = []  # told of everything
         self.num_unflushed = 0  # writes that failed; the journal keeps what it could not write
         self._books = books
         self._around = around
@@ -105,11 +106,15 @@ class Carrier:
         """All of them: first into the books, then onto the wire."""
         books = self._books
         written = False
+        if self.watchers:
+            self._tell(decisions)
         for decision in decisions:
             kind = decision.__class__
             if kind is Settle:
                 books.settle(decision)  # type: ignore[arg-type]  # checked by its class, which is cheap
                 written = True
+                for settled in self.settled:
+                    settled(decision)  # type: ignore[arg-type]
             elif kind is Dispatch or kind is Enqueue:
                 written |= self._open(decision.request_id)  # type: ignore[union-attr]
         if written:
@@ -118,8 +123,19 @@ class Carrier:
             carry = self._carriers.get(decision.__class__)
             if carry is not None:
                 carry(decision)
-        for observer in self.observers:
-            observer.decided(decisions)
+
+    def _tell(self, decisions: Sequence[Decision]) -> None:
+        at = self._around.clock()
+        for decision in decisions:
+            if isinstance(decision, WakeAt):
+                continue
+            if isinstance(decision, Settle):
+                tenant = decision.record.tenant
+            else:
+                flight = self.flights.get(decision.request_id)
+                tenant = flight.tenant.name if flight else ""
+            for watcher in self.watchers:
+                watcher.decided(at, tenant, decision)
 
     def _open(self, request_id: int) -> bool:
         flight = self.flights.get(request_id)

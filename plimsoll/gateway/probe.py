@@ -22,6 +22,7 @@ from plimsoll.policy.policy import Policy, Pool
 
 PATIENCE: Final = 10.0  # s for one probe to be answered
 MISSES: Final = 3  # unanswered probes in a row that make a replica dead
+SETTLE: Final = 0.01  # s after a change of health before it is reported
 NOT_SERVED: Final = (404, 405, 501)
 _log = logging.getLogger("plimsoll.gateway")
 
@@ -138,6 +139,16 @@ class Prober:
                 gone.task.cancel()
         self._changed.set()
 
+    async def first_look(self, patience: float) -> None:
+        """Wait until every replica has answered or failed once, or so long."""
+        tasks = [replica.task for replica in self.replicas.values() if replica.task is not None]
+        if not tasks:
+            await asyncio.sleep(0)
+            tasks = [replica.task for replica in self.replicas.values() if replica.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=patience)
+            await asyncio.sleep(2 * SETTLE)
+
     async def run(self) -> None:
         """Until cancelled. The first look at each replica and each change of health are reported at once."""
         try:
@@ -162,7 +173,7 @@ class Prober:
         try:
             async with asyncio.timeout(self._every):
                 await self._changed.wait()
-                await asyncio.sleep(0.01)  # others may just be answering
+                await asyncio.sleep(SETTLE)  # others may just be answering
         except TimeoutError:
             pass
         self._changed.clear()

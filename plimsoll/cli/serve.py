@@ -1,0 +1,68 @@
+"""`plimsoll serve`: the gateway."""
+
+import asyncio
+import gc
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from plimsoll.cli.serving import Settings, serve_until_told
+
+
+def serve(
+    policy_file: Annotated[Path, Parameter(name=["POLICY", "-c", "--config"])],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    admin_host: str = "127.0.0.1",
+    admin_port: int = 8001,
+    data: Path = Path("plimsoll-data"),
+    policy: str = "",
+    writer: int = 1,
+    project: bool = True,
+) -> None:
+    """Serve the OpenAI API in front of the policy's replicas, by the policy's rules.
+
+    Prints one READY line when it listens and has heard from the replicas. SIGTERM or Ctrl-C drains it: no new requests,
+    open ones end. SIGHUP reads the policy again; a faulty one is told and the old one stays.
+
+    Parameters
+    ----------
+    policy_file
+        The policy (YAML). `plimsoll check` tells what is wrong with one, docs/policy.md explains every key.
+    host
+        Address to serve tenants on; 0.0.0.0 for all.
+    port
+        Port to serve tenants on; 0 for any free one.
+    admin_host
+        Address for /healthz, /readyz, /metrics and /admin: keep it on loopback or behind something.
+    admin_port
+        Port for them; 0 for any free one.
+    data
+        Data directory: journal, request log, ledger. Made where it is missing; one gateway a directory.
+    policy
+        Scheduling rules by name instead of the policy's own: `default` or `fcfs`.
+    writer
+        This gateway's number among those that post to one ledger (1 to 8388607).
+    project
+        Whether to start the process that writes Parquet files and the ledger from the journal.
+    """
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S%z",
+    )
+    settings = Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project)
+    import uvloop  # noqa: PLC0415 - help and --version need no event loop
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(
+        20_000, 50, 100
+    )  # short-lived objects die by reference count; full passes would be felt by streams
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve_until_told(settings))

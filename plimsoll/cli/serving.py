@@ -1,0 +1,195 @@
+"""What `plimsoll serve` wires together: gateway, admin port, metrics, the projector beside it, signals."""
+
+import asyncio
+import importlib.util
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from plimsoll.engine import profiles
+from plimsoll.errors import PlimsollError, PolicyError, UsageError
+from plimsoll.gateway.admin import Admin, Reloaded
+from plimsoll.gateway.app import App, Promise, cannot_listen
+from plimsoll.gateway.clock import wall_clock
+from plimsoll.gateway.feed import Feed
+from plimsoll.policy import document
+from plimsoll.policy.presets import preset
+from plimsoll.storage.datadir import write_whole
+from plimsoll.storage.journal import Journal
+from plimsoll.telemetry.exposition import Page
+from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
+
+PROJECTOR: Final = "plimsoll.cli.project"
+_log = logging.getLogger("plimsoll.gateway")
+
+
+class Settings(Struct, frozen=True):
+    """The command line."""
+
+    policy_file: Path
+    preset: str
+    host: str
+    port: int
+    admin_host: str
+    admin_port: int
+    data: Path
+    writer: int
+    project: bool
+
+
+def read_promise(settings: Settings) -> Promise:
+    """The policy with its profiles. Raises PolicyError with all faults, ProfileError, UsageError."""
+    text = document.read(settings.policy_file)
+    examination = document.examine(text)
+    if examination.policy is None:
+        raise PolicyError(str(settings.policy_file), list(examination.faults))
+    policy = preset(examination.policy, settings.preset) if settings.preset else examination.policy
+    named = {pool.profile for pool in policy.pools if pool.profile}
+    loaded = {name: profiles.load(name) for name in named}
+    warnings = tuple(str(fault) for fault in examination.warnings)
+    for warning in warnings:
+        _log.warning("%s: %s", settings.policy_file, warning)
+    return Promise(policy, loaded, warnings)
+
+
+class Service:
+    """One running gateway with its admin side (`admin.Operations`)."""
+
+    def __init__(self, settings: Settings, app: App) -> None:
+        self.feed: Feed = app.feed
+        self._settings = settings
+        self._app = app
+        self._metrics = Metrics()
+        app.driver.carrier.settled.append(self._metrics.settled)
+        self._copy_policy()
+
+    def unready(self) -> list[str]:
+        """See `Operations`."""
+        return self._app.unready()
+
+    def snapshot(self) -> bytes:
+        """See `Operations`."""
+        return msgspec.json.encode(self._app.governor.snapshot(self._app.clock()))
+
+    def metrics(self) -> bytes:
+        """See `Operations`."""
+        page = Page()
+        self._metrics.write(page)
+        write_snapshot(page, self._app.governor.snapshot(self._app.clock()))
+        refused = [(reason.value, num) for reason, num in self._app.driver.unattributed.items()]
+        write_counts(page, "plimsoll_unattributed_refusals_total", "Refusals of nobody's requests.", refused, "reason")
+        journal = self._app.journal.state
+        page.family("plimsoll_journal_room_bytes", "gauge", "Room that is sure, on this disk or in the reserve.")
+        page.sample(journal.room_bytes, mode=journal.mode)
+        return page.encode()
+
+    def reload(self) -> Reloaded:
+        """See `Operations`."""
+        promise = read_promise(self._settings)
+        self._app.change_policy(promise)
+        self._copy_policy()
+        _log.info("policy %s is in force", promise.policy.version)
+        return Reloaded(promise.policy.version, promise.warnings)
+
+    def on_hangup(self) -> None:
+        """SIGHUP: reload, and say so where it cannot be."""
+        try:
+            self.reload()
+        except PlimsollError as error:
+            _log.error("the old policy stays in force: %s", error)
+
+    def _copy_policy(self) -> None:
+        write_whole(self._app.journal.paths.policy, document.read(self._settings.policy_file).encode())
+
+
+async def serve_until_told(settings: Settings) -> None:
+    """Run a gateway until SIGTERM or SIGINT, then drain it; a second signal ends it at once."""
+    promise = read_promise(settings)
+    clock = wall_clock()
+    journal = Journal.open(settings.data, settings.writer, clock=clock)
+    app = App(promise, journal, clock)
+    service = Service(settings, app)
+    token_file, token = _token(settings.data)
+    admin = Admin(service, token)
+    projector: asyncio.subprocess.Process | None = None
+    stops = _stops(service)
+    try:
+        port = await app.listen(settings.host, settings.port)
+        try:
+            admin_port = await admin.listen(settings.admin_host, settings.admin_port)
+        except OSError as error:
+            raise UsageError(cannot_listen(settings.admin_host, settings.admin_port, error, "--admin-port")) from error
+        projector = await _start_projector(settings)
+        _say_ready(settings, port, admin_port, token_file)
+        await stops.wait()
+        stops.clear()
+        _log.info("draining: %d requests are open", app.driver.num_open)
+        await _either(app.drain(), stops.wait())
+    finally:
+        await admin.close()
+        await app.close()
+        if projector is not None and projector.returncode is None:
+            projector.terminate()
+            await projector.wait()
+
+
+def _stops(service: Service) -> asyncio.Event:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    loop.add_signal_handler(signal.SIGHUP, service.on_hangup)
+    return told
+
+
+async def _either(*runs: Coroutine[Any, Any, object]) -> None:
+    """Until the first of them is over; the others are cancelled."""
+    tasks = [asyncio.create_task(run) for run in runs]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _token(data: Path) -> tuple[Path, str]:
+    """The admin token: $PLIMSOLL_ADMIN_TOKEN, or one made once and kept in the data directory for its owner only."""
+    path = data / "admin.token"
+    given = os.environ.get("PLIMSOLL_ADMIN_TOKEN", "")
+    if given:
+        return path, given
+    try:
+        return path, path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        token = secrets.token_urlsafe(24)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(token + "\n")
+        return path, token
+
+
+async def _start_projector(settings: Settings) -> asyncio.subprocess.Process | None:
+    if not settings.project or importlib.util.find_spec(PROJECTOR) is None:
+        return None
+    command = [sys.executable, "-m", "plimsoll", "project", str(settings.data), "--follow"]
+    return await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)
+
+
+def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path) -> None:
+    host, admin_host = _shown(settings.host), _shown(settings.admin_host)
+    sys.stdout.write(
+        f"READY http://{host}:{port} admin http://{admin_host}:{admin_port} token {token_file.resolve()}\n"
+    )
+    sys.stdout.flush()
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

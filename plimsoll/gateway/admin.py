@@ -1,0 +1,132 @@
+"""The operators' side, on a port of its own: health, metrics, the governor's state, decisions as they fall, reload.
+
+`/healthz`, `/readyz` and `/metrics` are open to whoever reaches the port (loopback unless told otherwise); `/admin/…`
+wants the token.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+from aiohttp import web
+
+from plimsoll.errors import PlimsollError, PolicyError
+from plimsoll.gateway.feed import Feed, Subscription
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Reloaded(NamedTuple):
+    """What a reload did."""
+
+    version: str
+    warnings: tuple[str, ...]
+
+
+class Operations(Protocol):
+    """What operators may ask of the gateway."""
+
+    feed: Feed
+
+    def unready(self) -> list[str]:
+        """Why no traffic should be sent here now; empty: all is well."""
+
+    def metrics(self) -> bytes:
+        """The page for Prometheus."""
+
+    def snapshot(self) -> bytes:
+        """The governor's state, JSON."""
+
+    def reload(self) -> Reloaded:
+        """Read the policy again and go by it. Raises PlimsollError, and then the old one stays."""
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Admin:
+    """Serves `Operations` over HTTP."""
+
+    def __init__(self, operations: Operations, token: str) -> None:
+        self._operations = operations
+        self._token = token
+        self._runner: web.AppRunner | None = None
+        self._streams: set[Subscription] = set()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Listen there (port 0: any free one); returns the port. OSError where it is taken."""
+        app = web.Application(middlewares=[self._guard])
+        app.add_routes(
+            [
+                web.get("/healthz", self._health),
+                web.get("/readyz", self._ready),
+                web.get("/metrics", self._metrics),
+                web.get("/admin/snapshot", self._snapshot),
+                web.get("/admin/events", self._events),
+                web.post("/admin/reload", self._reload),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        bound: int = self._runner.addresses[0][1]
+        return bound
+
+    async def close(self) -> None:
+        """Stop listening and end the streams."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path.startswith("/admin/"):
+            given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+            if not hmac.compare_digest(given, self._token.encode()):
+                return _error(401, "the admin token is missing or wrong; it is in the file that the READY line names")
+        return await handler(request)
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        reasons = self._operations.unready()
+        return web.Response(status=503 if reasons else 200, text="".join(f"{reason}\n" for reason in reasons) or "ok\n")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._operations.metrics(), headers={"content-type": METRICS_TYPE})
+
+    async def _snapshot(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._operations.snapshot(), content_type="application/json")
+
+    async def _reload(self, _: web.Request) -> web.Response:
+        try:
+            done = self._operations.reload()
+        except PolicyError as error:
+            return _error(400, "the old policy stays in force", faults=[str(fault) for fault in error.faults])
+        except PlimsollError as error:
+            return _error(400, "the old policy stays in force", faults=[str(error)])
+        return _json(200, {"policy_version": done.version, "warnings": list(done.warnings)})
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        stream = web.StreamResponse(headers={"content-type": "text/event-stream", "cache-control": "no-store"})
+        await stream.prepare(request)
+        subscription = Subscription()
+        subscriptions = self._operations.feed.subscriptions
+        subscriptions.add(subscription)
+        try:
+            while True:
+                await stream.write(await subscription.take())
+        except (ConnectionResetError, ConnectionAbortedError):
+            return stream
+        finally:
+            subscriptions.discard(subscription)
+
+
+def _json(status: int, document: object) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(document), content_type="application/json")
+
+
+def _error(status: int, message: str, **more: object) -> web.Response:
+    return _json(status, {"error": {"message": message} | more})

@@ -1,0 +1,149 @@
+"""A gateway's life: listen, serve, take a new policy without dropping a request, drain, stop.
+
+The parts are made here and know each other only by their seams; `cli/serving.py` adds the admin port and metrics.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.errors import StorageError, UsageError
+from plimsoll.gateway.carrier import Surroundings
+from plimsoll.gateway.channel import DirectChannel
+from plimsoll.gateway.driver import Driver
+from plimsoll.gateway.feed import Feed
+from plimsoll.gateway.hands import Clock
+from plimsoll.gateway.probe import Prober
+from plimsoll.gateway.server import HttpServer
+from plimsoll.governor.governor import Governor
+from plimsoll.policy.policy import Policy
+from plimsoll.slo.outcome import Reason
+from plimsoll.storage.journal import Journal
+
+LAST_WORDS: Final = 2.0  # s for ended requests' last bytes after the drain's time is over
+FIRST_LOOK: Final = 2.0  # s to hear from all replicas before we say that we are ready
+_log = logging.getLogger("plimsoll.gateway")
+
+
+class Promise(NamedTuple):
+    """A policy as it was read, with all that it needs."""
+
+    policy: Policy
+    profiles: Mapping[str, EngineProfile]
+    warnings: tuple[str, ...] = ()
+
+
+class App:
+    """All live parts of one gateway process, on the running event loop."""
+
+    def __init__(self, promise: Promise, journal: Journal, clock: Clock) -> None:
+        self.clock = clock
+        self.journal = journal
+        self.governor = Governor(promise.policy, promise.profiles)
+        loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(1, "plimsoll-body")
+        around = Surroundings(clock, _call_at(loop, clock), _offload(loop, self._threads))
+        self.driver = Driver(
+            promise.policy,
+            DirectChannel(self.governor),
+            journal,
+            around,
+            first_request_id=journal.next_request_id,
+            trace_seed=int.from_bytes(os.urandom(8)),
+        )
+        self.feed = Feed()
+        self.driver.carrier.watchers.append(self.feed)
+        self.server = HttpServer(self.driver, promise.policy.gateway, clock)
+        self.prober = Prober(clock, self.driver.replicas_reported)
+        self.prober.take(promise.policy)
+        self._probing: asyncio.Task[None] | None = None
+        self._note_policy(promise.policy)
+
+    async def listen(self, host: str, port: int) -> int:
+        """Begin to serve there (port 0: any free one); the port. UsageError where we cannot listen."""
+        try:
+            bound = await self.server.listen(host, port)
+        except OSError as error:
+            raise UsageError(cannot_listen(host, port, error, "--port")) from error
+        self._probing = asyncio.create_task(self.prober.run())
+        await self.prober.first_look(FIRST_LOOK)
+        return bound
+
+    def unready(self) -> list[str]:
+        """Why no traffic should be sent here now; empty: all is well."""
+        reasons = []
+        if self.driver.draining:
+            reasons.append("draining")
+        if not self.journal.accepting:
+            reasons.append("the journal has no room or cannot be written")
+        replicas = self.prober.replicas.values()
+        if not any(replica.healthy for replica in replicas):
+            reasons += ["no replica is up", *(f"{replica.url}: {replica.why}" for replica in replicas)]
+        return reasons
+
+    def change_policy(self, promise: Promise) -> None:
+        """Go by another policy from now on. Open requests, connections and learnt figures stay."""
+        self.governor.add_profiles(promise.profiles)
+        self.driver.change_policy(promise.policy)
+        self.server.rules = promise.policy.gateway
+        self.prober.take(promise.policy)
+        self._note_policy(promise.policy)
+
+    async def drain(self) -> None:
+        """Refuse new requests, let the open ones end within the policy's `drain` time, end the rest with their rows."""
+        allowed = self.driver.policy.gateway.timeouts.drain
+        self.driver.drain(allowed / 2)  # the queued get half of it: those sent later would be cut short
+        self.server.drain()
+        try:
+            async with asyncio.timeout(allowed):
+                await self.server.drained()
+        except TimeoutError:
+            _log.warning("%d requests did not end within %g s: ending them", self.driver.num_open, allowed)
+            self.driver.end_all(Reason.DRAIN_TIMEOUT)
+            await asyncio.sleep(0 if not self.driver.num_open else LAST_WORDS)
+
+    async def close(self) -> None:
+        """Stop everything; the journal last."""
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.gather(self._probing, return_exceptions=True)
+        await self.server.close()
+        self._threads.shutdown()
+        self.journal.close()
+
+    def _note_policy(self, policy: Policy) -> None:
+        try:
+            self.journal.policy(self.clock(), policy)
+            self.journal.flush()
+        except StorageError as error:
+            _log.error("the policy could not be noted in the journal: %s", error)
+
+
+def cannot_listen(host: str, port: int, error: OSError, option: str) -> str:
+    """What to tell somebody whose port is taken."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use by another process: choose another with {option}, or stop it"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}"
+
+
+def _call_at(
+    loop: asyncio.AbstractEventLoop, clock: Clock
+) -> Callable[[float, Callable[[], None]], asyncio.TimerHandle]:
+    def call_at(at: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return loop.call_later(max(0.0, at - clock()), callback)
+
+    return call_at
+
+
+def _offload(
+    loop: asyncio.AbstractEventLoop, threads: ThreadPoolExecutor
+) -> Callable[[Callable[[], Any], Callable[[Any], None]], None]:
+    def offload(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        loop.run_in_executor(threads, work).add_done_callback(lambda future: done(future.result()))
+
+    return offload

@@ -1,0 +1,211 @@
+"""What Prometheus sees: counted cheaply at each settlement, written as text only when somebody scrapes.
+
+Labels are bounded: tenants and tiers are the policy's, outcomes and reasons are enums. Times are kept in log buckets of
+2^(1/32), as in the request log, and shown at every half octave. Exact attainment comes from verdicts, not from buckets.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from plimsoll.governor.decisions import Settle
+from plimsoll.governor.snapshot import Snapshot
+from plimsoll.requestlog.record import Record
+from plimsoll.slo.timing import BUCKETS_PER_OCTAVE, bucket_of
+from plimsoll.telemetry.exposition import Page
+
+STEP: Final = BUCKETS_PER_OCTAVE // 2
+LOWEST: Final = -10 * BUCKETS_PER_OCTAVE  # 2^-10 s, about 1 ms
+HIGHEST: Final = 9 * BUCKETS_PER_OCTAVE  # 512 s
+BOUNDS: Final = tuple(
+    (index, f"{2 ** (index / BUCKETS_PER_OCTAVE):.10g}") for index in range(LOWEST, HIGHEST + 1, STEP)
+)
+MAX_OWNERS: Final = 2000  # (tenant, tier) pairs; more are summed as "other"
+
+
+def edge_of(index: int) -> float:
+    """Upper edge of a log bucket, s."""
+    edge: float = 2.0 ** (index / BUCKETS_PER_OCTAVE)
+    return edge
+
+
+class Histogram:
+    """Times in s of one kind, one tenant, one tier."""
+
+    __slots__ = ("buckets", "num_zero", "total")
+
+    def __init__(self) -> None:
+        self.buckets: dict[int, int] = {}
+        self.num_zero = 0
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One value."""
+        self.total += seconds
+        if seconds <= 0:
+            self.num_zero += 1
+            return
+        index = bucket_of(seconds)
+        self.buckets[index] = self.buckets.get(index, 0) + 1
+
+    def merge(self, buckets: dict[int, int], num_zero: int) -> None:
+        """Values counted elsewhere, in the same buckets; their sum is taken from the buckets' upper edges."""
+        self.num_zero += num_zero
+        mine = self.buckets
+        for index, num in buckets.items():
+            mine[index] = mine.get(index, 0) + num
+
+    def cumulated(self) -> tuple[list[int], int]:
+        """Counts up to each of `BOUNDS`, and the count of all."""
+        ordered = sorted(self.buckets.items())
+        counts, place, so_far = [], 0, self.num_zero
+        for bound, _ in BOUNDS:
+            while place < len(ordered) and ordered[place][0] <= bound:
+                so_far += ordered[place][1]
+                place += 1
+            counts.append(so_far)
+        return counts, self.num_zero + sum(self.buckets.values())
+
+    def sum_from_buckets(self) -> float:
+        """For merged values: the sum, at most 2.2 % too large."""
+        return sum([num * edge_of(index) for index, num in self.buckets.items()])
+
+
+class Owner:
+    """What is counted of one tenant in one tier."""
+
+    __slots__ = (
+        "cached_tokens",
+        "e2e",
+        "endings",
+        "itl",
+        "output_tokens",
+        "prompt_tokens",
+        "queued",
+        "ttft",
+        "verdicts",
+    )
+
+    def __init__(self) -> None:
+        self.endings: dict[tuple[str, str], int] = {}
+        self.verdicts: dict[tuple[str, str], int] = {}
+        self.ttft, self.itl, self.e2e, self.queued = Histogram(), Histogram(), Histogram(), Histogram()
+        self.prompt_tokens = self.output_tokens = self.cached_tokens = 0
+
+
+class Metrics:
+    """Counts settlements; `page` writes what there is."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, str], Owner] = {}
+
+    def settled(self, settle: Settle) -> None:
+        """One request ended. Called for each, so nothing is formatted here."""
+        record = settle.record
+        owner = self._owners.get((record.tenant, record.tier)) or self._owner(record)
+        endings = owner.endings
+        ending = (record.outcome, record.reason)
+        endings[ending] = endings.get(ending, 0) + 1
+        for verdict in record.verdicts:
+            key = (verdict.objective, verdict.judgement)
+            owner.verdicts[key] = owner.verdicts.get(key, 0) + 1
+        owner.queued.add(record.queued_for)
+        if record.dispatched_at is None:
+            return
+        owner.prompt_tokens += record.prompt_tokens
+        owner.output_tokens += record.output_tokens
+        owner.cached_tokens += record.cached_tokens or 0
+        if record.ttft is not None:
+            owner.ttft.add(record.ttft)
+        if record.e2e is not None:
+            owner.e2e.add(record.e2e)
+        if record.itl_sketches is not None:
+            for sketch in record.itl_sketches:
+                owner.itl.merge(sketch.buckets, sketch.num_zero)
+
+    def _owner(self, record: Record) -> Owner:
+        key = (record.tenant, record.tier)
+        if len(self._owners) >= MAX_OWNERS:
+            key = ("other", "other")
+        return self._owners.setdefault(key, Owner())
+
+    def write(self, page: Page) -> None:
+        """All that was counted."""
+        owners = sorted(self._owners.items())
+        page.family("plimsoll_requests_total", "counter", "Requests that ended, by how and why.")
+        for (tenant, tier), owner in owners:
+            for (outcome, reason), num in sorted(owner.endings.items()):
+                page.sample(num, tenant=tenant, tier=tier, outcome=str(outcome), reason=str(reason))
+        page.family("plimsoll_verdicts_total", "counter", "What each objective said of requests.")
+        for (tenant, tier), owner in owners:
+            for (objective, judgement), num in sorted(owner.verdicts.items()):
+                page.sample(num, tenant=tenant, tier=tier, objective=objective, judgement=str(judgement))
+        for name, text, read in TOKENS:
+            page.family(f"plimsoll_{name}_tokens_total", "counter", text)
+            for (tenant, tier), owner in owners:
+                page.sample(read(owner), tenant=tenant, tier=tier)
+        for name, text, read_histogram in TIMES:
+            page.family(f"plimsoll_{name}_seconds", "histogram", text)
+            for (tenant, tier), owner in owners:
+                _write_histogram(page, read_histogram(owner), tenant=tenant, tier=tier, merged=name == "itl")
+
+
+TOKENS: Final[tuple[tuple[str, str, Callable[[Owner], int]], ...]] = (
+    ("prompt", "Prompt tokens of dispatched requests.", lambda owner: owner.prompt_tokens),
+    ("output", "Output tokens.", lambda owner: owner.output_tokens),
+    ("cached", "Prompt tokens that engines said were cached.", lambda owner: owner.cached_tokens),
+)
+TIMES: Final[tuple[tuple[str, str, Callable[[Owner], Histogram]], ...]] = (
+    ("ttft", "Arrival to first token.", lambda owner: owner.ttft),
+    ("itl", "Gaps between successive output tokens.", lambda owner: owner.itl),
+    ("e2e", "Arrival to last token.", lambda owner: owner.e2e),
+    ("queued", "Time in the queue.", lambda owner: owner.queued),
+)
+
+
+def _write_histogram(page: Page, histogram: Histogram, *, tenant: str, tier: str, merged: bool) -> None:
+    counts, num = histogram.cumulated()
+    if not num:
+        return
+    for (_, bound), count in zip(BOUNDS, counts, strict=True):
+        page.sample(count, "_bucket", tenant=tenant, tier=tier, le=bound)
+    page.sample(num, "_bucket", tenant=tenant, tier=tier, le="+Inf")
+    page.sample(histogram.sum_from_buckets() if merged else histogram.total, "_sum", tenant=tenant, tier=tier)
+    page.sample(num, "_count", tenant=tenant, tier=tier)
+
+
+def write_snapshot(page: Page, snapshot: Snapshot) -> None:
+    """The governor's state now: pools, replicas, queues. What is not known has no sample."""
+    page.family("plimsoll_pool_saturation_ratio", "gauge", "How full a pool is; 1 holds.")
+    for pool in snapshot.pools:
+        page.optional(pool.saturation, pool=pool.pool, model=pool.model)
+    for name, text, read in REPLICA:
+        page.family(f"plimsoll_replica_{name}", "gauge", text)
+        for pool in snapshot.pools:
+            for replica in pool.replicas:
+                page.optional(getattr(replica, read), pool=pool.pool, replica=replica.replica)
+    page.family("plimsoll_waiting_requests", "gauge", "Requests in the queue.")
+    for queue in snapshot.queues:
+        page.sample(queue.waiting, pool=queue.pool, tier=queue.tier, tenant=queue.tenant)
+    page.family("plimsoll_degradation_level", "gauge", "Steps of the degradation ladder that hold.")
+    page.sample(snapshot.degradation_level)
+    page.family("plimsoll_policy_info", "gauge", "The policy in force.")
+    page.sample(1, version=snapshot.policy_version)
+
+
+REPLICA: Final = (
+    ("up", "Whether it answers its probes.", "healthy"),
+    ("in_flight_requests", "Requests that we have there.", "in_flight"),
+    ("reserved_units", "Blocks or slots reserved by us.", "reserved"),
+    ("capacity_units", "Blocks or slots it has.", "capacity"),
+    ("running_requests", "Requests it says it runs.", "running"),
+    ("queued_requests", "Requests it says wait in it.", "waiting"),
+    ("kv_usage_ratio", "Share of its KV cache in use.", "kv_usage"),
+    ("report_age_seconds", "Age of what it said.", "report_age"),
+)
+
+
+def write_counts(page: Page, name: str, text: str, counts: Iterable[tuple[str, float]], label: str) -> None:
+    """A family with one label, counted elsewhere."""
+    page.family(name, "counter", text)
+    for value, num in counts:
+        page.sample(num, **{label: value})
