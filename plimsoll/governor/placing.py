@@ -29,7 +29,7 @@ class Refusal:
 def refused_label(tenant: Tenant, tier: str, cause: str, *, tier_known: bool) -> Refusal | None:
     """What a tenant may not ask for, or must say and did not."""
     if tier and tier != tenant.tier and (tier not in tenant.tiers or not tier_known):
-        allowed = ", ".join((tenant.tier, *tenant.tiers))
+        allowed = ", ".join([tenant.tier, *tenant.tiers])
         return Refusal(Reason.FORBIDDEN_TIER, f"asked for tier {tier!r}, may use {allowed}")
     if tenant.require_cause and not cause:
         return Refusal(Reason.LABEL_REQUIRED)

@@ -52,7 +52,7 @@ class Register:
 
     def tier_of(self, tenant: Tenant, asked: str) -> Tier:
         """The tier whose promises hold for a request of that tenant; one without promises where none is known."""
-        queue = self.tiers.get(asked) if asked and asked in (tenant.tier, *tenant.tiers) else None
+        queue = self.tiers.get(asked) if asked and (asked == tenant.tier or asked in tenant.tiers) else None
         if queue is None:
             queue = self.tiers.get(tenant.tier)
         return _NO_TIER if queue is None else queue.tier
@@ -129,7 +129,7 @@ class Register:
                 for request in replica.in_flight.values():
                     request.lane = self.lane_of(request.tier.name)
             pool.apply(pool_policy, policy, used, self.profiles.get(pool_policy.profile or ""))
-            for model in dict.fromkeys((pool_policy.model, *pool_policy.aliases)):
+            for model in dict.fromkeys([pool_policy.model, *pool_policy.aliases]):
                 self.by_model.setdefault(model, []).append(pool)
             for replica in pool.replicas:
                 if not replica.leaving:

@@ -1,0 +1,87 @@
+"""Compiles the hot rooms with mypyc where that can be done; the plain source runs the same without it.
+
+PLIMSOLL_COMPILE=auto (default)  compile if mypy and a C compiler are there; if that fails, install the plain source
+PLIMSOLL_COMPILE=1               compile, or fail
+PLIMSOLL_COMPILE=0               plain source
+
+In a working tree: `PLIMSOLL_COMPILE=1 python setup.py build_ext --inplace`; `python setup.py clean_compiled` undoes it.
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Command, setup
+from setuptools.command.build_ext import build_ext
+
+MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
+ROOT = Path(__file__).parent
+GOVERNOR = (
+    "admission baseline counts degradation dispatching endings estimates governor limits months placing pool prefixes "
+    "queueing register replicas request routing saturation settlement tenants timers turns upkeep"
+)
+HOT = [
+    *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),
+    "plimsoll/engine/steptime.py",
+    "plimsoll/slo/charge.py",
+    "plimsoll/slo/sli.py",
+    "plimsoll/slo/timing.py",
+]
+"""Plain typed classes only; modules that define msgspec values or enums stay as they are."""
+
+
+def has_compiler() -> bool:
+    """Whether the C compiler that built this Python is here."""
+    name = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    return shutil.which(os.environ.get("CC", name)) is not None
+
+
+def extensions() -> list:
+    """The extension modules to build; none where they are not wanted or cannot be built."""
+    if MODE == "0" or not set(sys.argv) & {"build_ext", "build", "bdist_wheel", "install", "editable_wheel", "develop"}:
+        return []
+    try:
+        from mypyc.build import mypycify
+
+        if not has_compiler():
+            raise RuntimeError("no C compiler")
+        return mypycify(["--config-file=", "--strict", *HOT], opt_level="3", debug_level="0", multi_file=False)
+    except (ImportError, RuntimeError, SystemExit) as error:
+        if MODE == "1":
+            raise
+        print(f"plimsoll: not compiled ({error}); the plain source runs the same, slower", file=sys.stderr)
+        return []
+
+
+class BuildOrNot(build_ext):
+    """Under `auto` a failed compilation leaves the plain source, and never fails the install."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except Exception as error:  # whatever a C compiler can do wrong
+            if MODE == "1":
+                raise
+            print(f"plimsoll: not compiled ({error}); the plain source runs the same, slower", file=sys.stderr)
+            self.extensions = []
+
+
+class CleanCompiled(Command):
+    """Removes what `build_ext --inplace` left in the tree."""
+
+    user_options = []
+
+    def initialize_options(self) -> None:
+        """Nothing to set."""
+
+    def finalize_options(self) -> None:
+        """Nothing to check."""
+
+    def run(self) -> None:
+        for path in [*ROOT.glob("*__mypyc*.so"), *ROOT.glob("plimsoll/**/*.so")]:
+            path.unlink()
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOrNot, "clean_compiled": CleanCompiled})
