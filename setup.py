@@ -19,8 +19,9 @@ from setuptools.command.build_ext import build_ext
 MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
-    "admission baseline counts degradation dispatching endings estimates governor limits months placing pool prefixes "
-    "queueing register replicas request routing saturation settlement tenants timers turns upkeep"
+    "admission baseline counts degradation dispatching endings estimates governor lifecycle limits months placing pool "
+    "prefixes "
+    "queueing register replicas request routing saturation settlement tenants tiers timers turns upkeep"
 )
 HOT = [
     *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),

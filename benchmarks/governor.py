@@ -1,4 +1,4 @@
-"""What the governor costs: µs of CPU for the three calls of a request (arrived, first token, finished; Settle included).
+"""µs of CPU that the governor takes for the three calls of a request: arrived, first token, finished (with Settle).
 
     python -m benchmarks.governor [--rounds 30] [--json]
 
@@ -64,7 +64,7 @@ class Load:
         self.governor = Governor(policy(num_tenants, num_replicas))
         self.running: list[int] = []  # dispatched, first token not yet given
         self.streaming: list[int] = []
-        gaps = {i: 3 for i in range(-120, -80)}
+        gaps = dict.fromkeys(range(-120, -80), 3)
         self.timing = Timing(0.0, 0.0, 120, 0.05, (ItlSketch(0, gaps), ItlSketch(), ItlSketch()), (0,))
         reports = tuple(
             ReplicaReport(r, True, self.at, 0, 0, 0.5, num_blocks, 16) for r in self.governor.policy.pools[0].replicas
@@ -156,12 +156,10 @@ def main() -> int:
     if options.json:
         print(json.dumps(figures))
     else:
-        print(
-            f"governor, {'compiled' if compiled else 'plain source'}: µs of CPU a request (three calls, Settle included)"
-        )
+        print(f"governor, {'compiled' if compiled else 'plain source'}: µs of CPU a request")
         for setting, row in figures.items():
             print(
-                f"  {setting:6} {row['us_least']:7.1f} least {row['us_median']:7.1f} median   target {row['target']:.0f}"
+                f"  {setting:6} {row['us_least']:7.1f} least {row['us_median']:7.1f} median  target {row['target']:.0f}"
             )
     return int(compiled and any(row["us_least"] > row["target"] for row in figures.values()))
 

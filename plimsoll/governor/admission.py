@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from plimsoll.engine.steptime import StepTime
-from plimsoll.governor.estimates import RunningQuantile
+from plimsoll.governor.estimates import Histogram
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 
@@ -29,12 +29,13 @@ class Lending:
         self.num_buckets = [int(wait / self.width) for wait in waits]  # a lender's wait, rounded down
         self.by_wait = sorted(range(len(waits)), key=self.num_buckets.__getitem__)
         # Seconds that a unit of work stays booked: observed, before that a full engine's step, else not known.
-        self.held = RunningQuantile(9, 10, at_least=20, window=1000)
+        self.held = Histogram(20, 1000)
+        self.held_bound = self.held.follow(9, 10)
         self.full_step = full_step
 
     def book(self, replica: Replica, request: Request, at: float) -> None:
         """Predict when the request's units come back."""
-        held = self.held.upper()
+        held = self.held_bound.upper()
         if held is None:
             held = self.full_step
         if held is None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import unloaded_tpot, unloaded_ttft
-from plimsoll.governor.estimates import RunningQuantile
+from plimsoll.governor.estimates import Histogram
 
 AT_LEAST: Final = 100
 DAY: Final = 86_400.0
@@ -22,8 +22,10 @@ class Usual:
     """The medians of one class of requests."""
 
     def __init__(self) -> None:
-        self.ttft = RunningQuantile(1, 2, AT_LEAST, num_windows=DAYS)
-        self.tpot = RunningQuantile(1, 2, AT_LEAST, num_windows=DAYS)
+        self.ttft = Histogram(AT_LEAST, num_windows=DAYS)
+        self.tpot = Histogram(AT_LEAST, num_windows=DAYS)
+        self.median_ttft = self.ttft.follow(1, 2)
+        self.median_tpot = self.tpot.follow(1, 2)
         self.day = 0.0
         self.predicted_ttft = 0.0  # s, 0: not asked yet
         self.predicted_tpot = 0.0
@@ -56,9 +58,9 @@ class Baseline:
     def of(self, at: float, prompt_tokens: int, cached_tokens: int) -> tuple[float | None, float | None, str]:
         """Usual TTFT and TPOT in s (None: not known), and where they are from: `median`, `profile` or nothing."""
         usual = self._class(at, prompt_tokens, cached_tokens)
-        ttft = usual.ttft.middle()
+        ttft = usual.median_ttft.middle()
         if ttft is not None:
-            tpot = usual.tpot.middle()
+            tpot = usual.median_tpot.middle()
             return ttft, self._predicted(usual, prompt_tokens, cached_tokens)[1] if tpot is None else tpot, OBSERVED
         if self.profile is None:
             return None, None, UNKNOWN

@@ -1,6 +1,6 @@
 """How many requests are where, by tenant and tier: the numbers of the conservation law."""
 
-from plimsoll.governor.lifecycle import State
+from plimsoll.governor.lifecycle import RECEIVED, STATES
 
 
 class Counts:
@@ -10,15 +10,14 @@ class Counts:
         self.tenant = tenant
         self.tier = tier
         self.received = 0
-        self.by_state: dict[State, int] = dict.fromkeys(State, 0)
+        self.by_state: list[int] = [0] * len(STATES)
 
     def arrived(self) -> None:
         """A request came; its state is `received` until it is decided upon."""
         self.received += 1
-        self.by_state[State.RECEIVED] += 1
+        self.by_state[RECEIVED] += 1
 
-    def moved(self, before: State, after: State) -> None:
+    def moved(self, before: int, after: int) -> None:
         """A request changed its state."""
-        by_state = self.by_state
-        by_state[before] -= 1
-        by_state[after] += 1
+        self.by_state[before] -= 1
+        self.by_state[after] += 1

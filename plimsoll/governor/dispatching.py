@@ -4,9 +4,9 @@ from typing import Final
 
 from plimsoll.governor.admission import LENT
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue
-from plimsoll.governor.lifecycle import State, Step
-from plimsoll.governor.limits import TierQueue
+from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.prefixes import held_blocks
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
@@ -16,10 +16,6 @@ from plimsoll.governor.timers import Timers
 from plimsoll.governor.turns import charge_for, earn_credit, next_for
 from plimsoll.slo.outcome import Reason
 
-_QUEUED: Final = State.QUEUED
-_DISPATCH: Final = Step.DISPATCH
-_ENQUEUE: Final = Step.ENQUEUE
-_REQUEUE: Final = Step.REQUEUE
 _FITS: Final = Reason.FITS
 _LENT: Final = Reason.LENT
 _RETRIED: Final = Reason.RETRIED
@@ -59,23 +55,24 @@ class Dispatcher:
         self.put_in_queue(pool, request, at, again=again)
         if (others_wait or again) and not holds(pool, at):
             replica, _ = choose(pool, request, at)
+            request.masks = None
             if replica is not None:
                 self.fill(pool, replica, at)
-        if request.state is _QUEUED:
+        if request.state == QUEUED:
             reason = _SATURATED if holds(pool, at) else _POOL_FULL
             self.outbox.decisions.append(Enqueue(request.id, request.tier.name, reason))
 
     def put_in_queue(self, pool: Pool, request: Request, at: float, *, again: bool = False) -> None:
         """Book it as waiting; says nothing to the hands."""
-        if request.state is not _QUEUED:  # else a policy change moves it
-            request.step(_REQUEUE if again else _ENQUEUE)
+        if request.state != QUEUED:  # else a policy change moves it
+            request.step(REQUEUE if again else ENQUEUE)
         request.queued_at = at
         request.pool_index = pool.index
         pool.lanes[request.lane].push(request, front=again)
         pool.num_waiting += 1
         self.num_waiting += 1
         request.account.num_waiting += 1
-        self._tier(request).num_waiting += 1
+        request.tier_queue.num_waiting += 1
         self.timers.watch(request, self.num_waiting)
 
     def left_queue(self, pool: Pool, request: Request, at: float) -> None:
@@ -86,7 +83,7 @@ class Dispatcher:
         account = request.account
         account.num_waiting -= 1
         account.departures.departed(at)
-        tier = self._tier(request)
+        tier = request.tier_queue
         tier.num_waiting -= 1
         tier.departures.departed(at)
 
@@ -112,8 +109,8 @@ class Dispatcher:
 
     def dispatch(self, pool: Pool, replica: Replica, request: Request, reason: Reason, at: float) -> None:
         """Book the request on the replica and tell the hands to send it."""
-        waited = request.state is _QUEUED
-        request.step(_DISPATCH)
+        waited = request.state == QUEUED
+        request.step(DISPATCH)
         if waited:
             self.left_queue(pool, request, at)
         self._occupy(pool, replica, request, at)
@@ -138,8 +135,12 @@ class Dispatcher:
         pool.num_in_flight -= 1
 
     def _occupy(self, pool: Pool, replica: Replica, request: Request, at: float) -> None:
-        held = pool.prefixes.sent(request.prefix_hashes, replica.bit) if request.prefix_hashes else 0
-        cached = min(held * request.arrived.prefix_block_tokens, request.prompt_tokens)
+        cached = 0
+        if request.prefix_hashes:
+            masks = pool.prefixes.holders(request.prefix_hashes) if request.masks is None else request.masks
+            request.masks = None
+            cached = min(held_blocks(masks, replica.bit) * request.arrived.prefix_block_tokens, request.prompt_tokens)
+            pool.prefixes.sent(request.prefix_hashes, masks, replica.bit)
         request.cached_estimate = cached
         request.pending_prompt = request.prompt_tokens - cached if request.arrived.streaming else 0
         request.pool_index, request.replica_index = pool.index, replica.index
@@ -158,9 +159,6 @@ class Dispatcher:
         pool.lanes[request.lane].charge(request, charged, waited=waited)
         if pool.num_waiting:
             earn_credit(pool, request.lane, charged)
-
-    def _tier(self, request: Request) -> TierQueue:
-        return self.register.tier_queue(request.tier)
 
 
 def _fullness(replica: Replica) -> tuple[float, int]:

@@ -4,11 +4,10 @@ from typing import Final
 
 from plimsoll.governor.decisions import Expire, Fail, Reject, Settle, Shed
 from plimsoll.governor.dispatching import Dispatcher, Outbox
-from plimsoll.governor.estimates import RunningQuantile
+from plimsoll.governor.estimates import Cursor, Histogram
 from plimsoll.governor.events import RequestFinished
-from plimsoll.governor.lifecycle import Step
+from plimsoll.governor.lifecycle import ABORT, CANCEL, COMPLETE, EVICT, EXPIRE, FAIL, REJECT, TAKE_OUT
 from plimsoll.governor.limits import give_back, retry_after, settle_tokens
-from plimsoll.governor.placing import learn_output
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.queueing import charge_of
 from plimsoll.governor.register import Register
@@ -19,10 +18,10 @@ from plimsoll.slo.outcome import Outcome, Phase, Reason
 
 _COMPLETED: Final = Outcome.COMPLETED
 _STEP_OF: Final = {
-    Outcome.COMPLETED: Step.COMPLETE,
-    Outcome.FAILED: Step.FAIL,
-    Outcome.ABORTED: Step.ABORT,
-    Outcome.EVICTED: Step.EVICT,
+    Outcome.COMPLETED: COMPLETE,
+    Outcome.FAILED: FAIL,
+    Outcome.ABORTED: ABORT,
+    Outcome.EVICTED: EVICT,
 }
 UPSTREAM_AT_LEAST: Final = 100  # requests of a cause before upstream's median counts
 
@@ -36,32 +35,29 @@ class Endings:
         self.outbox = outbox
         self.requests: dict[int, Request] = {}
         self.settler = Settler("", judge_non_streaming=False)
-        self.quantile = (9, 10)
-        self._upstream: dict[str, RunningQuantile] = {}
+        self._upstream: dict[str, tuple[Histogram, Cursor]] = {}
 
     def apply(self) -> None:
         """Take over the policy in force."""
         policy = self.register.policy
         self.settler = Settler(policy.version, judge_non_streaming=policy.service.judge_non_streaming)
-        quantile = policy.scheduling.output_quantile
-        self.quantile = (quantile.numerator, quantile.denominator)
 
     # --- before dispatch -------------------------------------------------------------------------------------------
 
     def reject(self, request: Request, reason: Reason, detail: str, at: float, *, say: bool = True) -> None:
         """Refused on arrival; `say` is False where the hands have answered already."""
-        request.step(Step.REJECT)
+        request.step(REJECT)
         if say:
             after = retry_after(request.account, request, reason, at)
             if reason is Reason.QUEUE_FULL:
-                after = self.register.tier_queue(request.tier).retry_after(at)
+                after = request.tier_queue.retry_after(at)
             self.outbox.decisions.append(Reject(request.id, reason, after, detail))
         self._settle(request, None, Ending(at, Outcome.REJECTED, reason, Phase.ARRIVAL))
 
     def shed(self, pool: Pool, request: Request, reason: Reason, at: float) -> None:
         """Taken from the queue by us."""
         self.outbox.decisions.append(Shed(request.id, reason))
-        self._leave_queue(pool, request, Step.SHED, Ending(at, Outcome.SHED, reason, Phase.QUEUE))
+        self._leave_queue(pool, request, TAKE_OUT, Ending(at, Outcome.SHED, reason, Phase.QUEUE))
 
     def expire(self, pool: Pool, request: Request, at: float) -> None:
         """Its time in the queue is over."""
@@ -71,14 +67,14 @@ class Endings:
         end = Ending(at, Outcome.EXPIRED, reason, Phase.QUEUE)
         if late:
             end.infeasible_deadline = self._is_infeasible(pool, request)
-        after = self.register.tier_queue(request.tier).retry_after_waiting(at)
+        after = request.tier_queue.retry_after_waiting(at)
         self.outbox.decisions.append(Expire(request.id, reason, after))
-        self._leave_queue(pool, request, Step.EXPIRE, end)
+        self._leave_queue(pool, request, EXPIRE, end)
 
     def cancel(self, pool: Pool, request: Request, at: float) -> None:
         """Its client left while it waited."""
         end = Ending(at, Outcome.CANCELLED, Reason.CLIENT_LEFT, Phase.QUEUE)
-        self._leave_queue(pool, request, Step.CANCEL, end)
+        self._leave_queue(pool, request, CANCEL, end)
 
     # --- after dispatch --------------------------------------------------------------------------------------------
 
@@ -86,7 +82,7 @@ class Endings:
         """A dispatched request ended, as the hands say."""
         outcome = event.outcome
         step = _STEP_OF.get(outcome)
-        request.step(Step.REJECT if step is None else step)  # an outcome of the queue is illegal here
+        request.step(REJECT if step is None else step)  # an outcome of the queue is illegal here
         end = Ending(event.at, outcome, event.reason, event.phase)
         end.timing = event.timing
         end.prompt_tokens, end.output_tokens = event.prompt_tokens, event.output_tokens
@@ -109,7 +105,7 @@ class Endings:
 
     def fail(self, pool: Pool, request: Request, end: Ending, retry_after: float) -> None:
         """No further attempt is made."""
-        request.step(Step.FAIL)
+        request.step(FAIL)
         self.outbox.decisions.append(Fail(request.id, end.reason, retry_after))
         give_back(request.account, request)
         self._close(request, end.at)
@@ -117,7 +113,7 @@ class Endings:
 
     # --- below -----------------------------------------------------------------------------------------------------
 
-    def _leave_queue(self, pool: Pool, request: Request, step: Step, end: Ending) -> None:
+    def _leave_queue(self, pool: Pool, request: Request, step: int, end: Ending) -> None:
         request.step(step)
         self.dispatcher.left_queue(pool, request, end.at)
         give_back(request.account, request)
@@ -135,9 +131,10 @@ class Endings:
         if seen is not None:
             usual = self._upstream.get(request.arrived.cause)
             if usual is None:
-                usual = self._upstream[request.arrived.cause] = RunningQuantile(1, 2, UPSTREAM_AT_LEAST, 5000)
-            end.upstream_baseline = usual.middle()
-            usual.add(seen)
+                histogram = Histogram(UPSTREAM_AT_LEAST, 5000)
+                usual = self._upstream[request.arrived.cause] = (histogram, histogram.follow(1, 2))
+            end.upstream_baseline = usual[1].middle()
+            usual[0].add(seen)
         month = self.register.month(request.account)
         settle: Settle = self.settler.settle(request, pool, end, month)
         self.outbox.decisions.append(settle)
@@ -152,7 +149,7 @@ class Endings:
     def _learn(self, pool: Pool, request: Request, end: Ending) -> None:
         pool.lending.finished(request, end.at)
         if end.output_tokens > 0:
-            learn_output(request.account, end.output_tokens // request.num_choices or 1, self.quantile)
+            request.account.outputs.lengths.add(max(1, end.output_tokens // request.num_choices))
         timing = end.timing
         if timing.first_token_at > 0.0 and request.arrived.streaming:
             tpot = 0.0

@@ -1,93 +1,114 @@
-"""Running estimates in constant time: a quantile of a stream, and how fast something drains.
+"""Running estimates in constant time: quantiles of a stream, and how fast something drains.
 
-Both answer "not known" (None) until they have seen enough: unknown is not zero.
+They answer "not known" (None) until they have seen enough: unknown is not zero.
 """
 
-from math import log2
+from math import log
 from typing import Final
 
 _PER_OCTAVE: Final = 32  # gamma = 2^(1/32), the project's one bucket width
-_LOWEST: Final = -14  # octaves covered: 2^-14 (61 µs) …
-_NUM_BUCKETS: Final = 40 * _PER_OCTAVE  # … to 2^26
+_PER_E: Final = 46.16624130844683  # 32 / ln 2
+_OFFSET: Final = 448  # bucket of 1.0: 14 octaves below it (61 µs) …
+_NUM_BUCKETS: Final = 1280  # … and 26 above
+_SMALLEST: Final = 6.2e-05
 
 
-class RunningQuantile:
-    """The q-quantile of positive numbers over the last `num_windows` windows, kept at hand in O(1).
+class Histogram:
+    """Counts of positive numbers in log buckets over the last `num_windows` windows; cursors follow their quantiles.
 
-    A cursor stands on the bucket that holds the quantile and moves as numbers come and go. `roll` ends a window:
-    by the caller's clock, or by itself after `window` numbers where that is not 0.
+    `roll` ends a window: by the caller's clock, or by itself after `window` numbers where that is not 0.
     """
 
-    def __init__(self, numerator: int, denominator: int, at_least: int, window: int = 0, num_windows: int = 3) -> None:
-        self._numerator = numerator
-        self._denominator = denominator
-        self._at_least = at_least
+    def __init__(self, at_least: int, window: int = 0, num_windows: int = 3) -> None:
+        self.num = 0
+        self.at_least = at_least
         self._window = window
         self._num_windows = num_windows
-        self._counts: list[int] = [0] * _NUM_BUCKETS
-        self._windows: list[dict[int, int]] = [{}]
+        self.counts: list[int] = [0] * _NUM_BUCKETS
+        self._current: dict[int, int] = {}
+        self._older: list[dict[int, int]] = []
         self._in_window = 0
-        self._cursor = 0
-        self._below = 0  # numbers in buckets below the cursor
-        self.num = 0
+        self._cursors: list[Cursor] = []
+
+    def follow(self, numerator: int, denominator: int) -> "Cursor":
+        """A cursor on the quantile numerator ÷ denominator; ask for it before the first number."""
+        cursor = Cursor(self, numerator, denominator)
+        self._cursors.append(cursor)
+        return cursor
 
     def add(self, value: float) -> None:
         """Take one number; what is not positive counts as the smallest."""
-        index = _bucket(value)
-        current = self._windows[-1]
-        current[index] = current.get(index, 0) + 1
-        self._counts[index] += 1
+        index = bucket_of(value)
+        self._current[index] = self._current.get(index, 0) + 1
+        self.counts[index] += 1
         self.num += 1
-        if index < self._cursor:
-            self._below += 1
-        self._move_cursor()
+        for cursor in self._cursors:
+            cursor.moved(index, 1)
         self._in_window += 1
         if self._in_window == self._window:
             self.roll()
 
     def roll(self) -> None:
-        """End the window; the oldest beyond `num_windows` is forgotten."""
-        self._windows.append({})
+        """End the window; what is older than `num_windows` is forgotten."""
+        self._older.append(self._current)
+        self._current = {}
         self._in_window = 0
-        if len(self._windows) > self._num_windows:
-            for index, num in self._windows.pop(0).items():
-                self._counts[index] -= num
-                self.num -= num
-                if index < self._cursor:
-                    self._below -= num
-            self._move_cursor()
+        if len(self._older) < self._num_windows:
+            return
+        for index, num in self._older.pop(0).items():
+            self.counts[index] -= num
+            self.num -= num
+            for cursor in self._cursors:
+                cursor.moved(index, -num)
+
+
+class Cursor:
+    """Stands on the bucket that holds a quantile and moves as numbers come and go."""
+
+    def __init__(self, histogram: Histogram, numerator: int, denominator: int) -> None:
+        self._histogram = histogram
+        self._numerator = numerator
+        self._denominator = denominator
+        self._bucket = 0
+        self._below = 0  # numbers in lower buckets
+        self._upper = 0.0
+        self._middle = 0.0
 
     def upper(self) -> float | None:
         """The upper edge of the quantile's bucket: at most 2.2 % above the true one. None: too few numbers."""
-        if self.num < self._at_least:
-            return None
-        return float(2.0 ** ((self._cursor + 1) / _PER_OCTAVE + _LOWEST))
+        return self._upper if self._histogram.num >= self._histogram.at_least else None
 
     def middle(self) -> float | None:
         """The middle of the quantile's bucket: within 1.1 % of the true one. None: too few numbers."""
-        if self.num < self._at_least:
-            return None
-        return float(2.0 ** ((self._cursor + 0.5) / _PER_OCTAVE + _LOWEST))
+        return self._middle if self._histogram.num >= self._histogram.at_least else None
 
-    def _move_cursor(self) -> None:
-        if self.num == 0:
-            self._cursor = self._below = 0
+    def moved(self, index: int, num: int) -> None:
+        """So many numbers came (or went, negative) in that bucket; the histogram has counted them already."""
+        if index < self._bucket:
+            self._below += num
+        total = self._histogram.num
+        if total == 0:
+            self._bucket = self._below = 0
             return
-        rank = max(1, -(-self.num * self._numerator // self._denominator))
-        counts = self._counts
+        counts = self._histogram.counts
+        before = self._bucket
+        rank = (total * self._numerator + self._denominator - 1) // self._denominator
         while self._below >= rank:
-            self._cursor -= 1
-            self._below -= counts[self._cursor]
-        while self._below + counts[self._cursor] < rank:
-            self._below += counts[self._cursor]
-            self._cursor += 1
+            self._bucket -= 1
+            self._below -= counts[self._bucket]
+        while self._below + counts[self._bucket] < rank:
+            self._below += counts[self._bucket]
+            self._bucket += 1
+        if self._bucket != before or self._upper == 0.0:
+            self._upper = 2.0 ** ((self._bucket + 1 - _OFFSET) / _PER_OCTAVE)
+            self._middle = 2.0 ** ((self._bucket + 0.5 - _OFFSET) / _PER_OCTAVE)
 
 
-def _bucket(value: float) -> int:
-    if value <= 0.0:
+def bucket_of(value: float) -> int:
+    """The log bucket of a number, as an index from 0."""
+    if value <= _SMALLEST:
         return 0
-    index = int((log2(value) - _LOWEST) * _PER_OCTAVE)
-    return min(max(index, 0), _NUM_BUCKETS - 1)
+    return min(int(log(value) * _PER_E + _OFFSET), _NUM_BUCKETS - 1)
 
 
 class DrainRate:

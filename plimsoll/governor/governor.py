@@ -9,7 +9,7 @@ allow raises IllegalTransition: a bug in the hands.
 
 from collections.abc import Mapping
 from math import inf
-from typing import Final
+from typing import Final, cast
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import IllegalTransition
@@ -32,7 +32,7 @@ from plimsoll.governor.events import (
     ReservationOutgrown,
     TimerFired,
 )
-from plimsoll.governor.lifecycle import State, Step
+from plimsoll.governor.lifecycle import DISPATCHED, FIRST_TOKEN, OUTGROW, QUEUED, STATES
 from plimsoll.governor.limits import give_back, queue_is_full, refused_by
 from plimsoll.governor.placing import place_of, refused_label, reserve
 from plimsoll.governor.pool import Pool
@@ -45,8 +45,6 @@ from plimsoll.governor.upkeep import Upkeep
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 
-_QUEUED: Final = State.QUEUED
-_FIRST_TOKEN: Final = Step.FIRST_TOKEN
 RETRIED: Final = frozenset(
     {
         Reason.CONNECT_FAILED,
@@ -84,12 +82,13 @@ class Governor:
         self._outbox.decisions = decisions
         at = event.at
         self._upkeep.expire_due(at)
-        if isinstance(event, RequestArrived):
-            self._arrived(event)
-        elif isinstance(event, FirstToken):
-            self._first_token(event)
-        elif isinstance(event, RequestFinished):
-            self._finished(event)
+        kind = type(event)  # msgspec's classes make isinstance slow where it fails
+        if kind is RequestArrived:
+            self._arrived(cast(RequestArrived, event))
+        elif kind is FirstToken:
+            self._first_token(cast(FirstToken, event))
+        elif kind is RequestFinished:
+            self._finished(cast(RequestFinished, event))
         else:
             self._rarer(event)
         wake_at = self._timers.wake_at()
@@ -129,10 +128,9 @@ class Governor:
             self._endings.reject(request, limit, "", at)
             return
         account.num_open += 1
-        request.lane = self._register.lane_of(request.tier.name)
         if self._dispatcher.try_at_once(pool, request, at):
             return
-        full = queue_is_full(account, self._register.tier_queue(request.tier))
+        full = queue_is_full(account, request.tier_queue)
         if full is not None:
             account.num_open -= 1
             give_back(account, request)
@@ -142,13 +140,18 @@ class Governor:
 
     def _receive(self, event: RequestArrived) -> Request:
         if event.request_id in self._requests:
-            raise IllegalTransition(event.request_id, self._requests[event.request_id].state.value, "arrive")
+            raise IllegalTransition(event.request_id, STATES[self._requests[event.request_id].state], "arrive")
         account = self._register.account(event.tenant)
-        tier = self._register.tier_of(account.tenant, event.tier)
-        counts = account.counts_in(tier.name)
+        tier, counts, lane = account.own_tier, account.own_counts, account.own_lane
+        if event.tier:
+            asked = self._register.tier_of(account.tenant, event.tier)
+            if asked is not None:
+                tier, counts = asked, account.counts_in(event.tier)
+                lane = self._register.lane_of(event.tier)
         self._sequence += 1
         request = Request(event, self._sequence, account, tier, counts)
-        request.expire_at = min(event.deadline_at, event.at + tier.queue_timeout)
+        request.lane = lane
+        request.expire_at = min(event.deadline_at, event.at + tier.tier.queue_timeout)
         counts.arrived()
         self._requests[event.request_id] = request
         return request
@@ -179,15 +182,15 @@ class Governor:
 
     def _first_token(self, event: FirstToken) -> None:
         request = self._open(event.request_id, "first_token")
-        request.step(_FIRST_TOKEN)
+        request.step(FIRST_TOKEN)
         request.first_token_at = event.at
         self._pool(request).replicas[request.replica_index].prompt_done(request)
 
     def _finished(self, event: RequestFinished) -> None:
         request = self._open(event.request_id, event.outcome.value)
         pool = self._pool(request)
-        if request.replica_index < 0 or request.state is _QUEUED:
-            raise IllegalTransition(request.id, request.state.value, event.outcome.value)
+        if request.replica_index < 0 or request.state == QUEUED:
+            raise IllegalTransition(request.id, STATES[request.state], event.outcome.value)
         replica = pool.replicas[request.replica_index]
         self._endings.finish(pool, replica, request, event)
         if pool.num_waiting:
@@ -195,8 +198,8 @@ class Governor:
 
     def _attempt_failed(self, event: AttemptFailed) -> None:
         request = self._open(event.request_id, "attempt_failed")
-        if request.state is not State.DISPATCHED:
-            raise IllegalTransition(request.id, request.state.value, "attempt_failed")
+        if request.state != DISPATCHED:
+            raise IllegalTransition(request.id, STATES[request.state], "attempt_failed")
         pool = self._pool(request)
         replica = pool.replicas[request.replica_index]
         if event.reason in _DOWN:
@@ -216,7 +219,7 @@ class Governor:
 
     def _outgrown(self, event: ReservationOutgrown) -> None:
         request = self._open(event.request_id, "outgrow")
-        request.step(Step.OUTGROW)
+        request.step(OUTGROW)
         pool = self._pool(request)
         replica = pool.replicas[request.replica_index]
         asked = request.arrived.max_output_tokens
@@ -228,8 +231,8 @@ class Governor:
 
     def _cancelled(self, event: RequestCancelled) -> None:
         request = self._open(event.request_id, "cancel")
-        if request.state is not _QUEUED:
-            raise IllegalTransition(request.id, request.state.value, "cancel")
+        if request.state != QUEUED:
+            raise IllegalTransition(request.id, STATES[request.state], "cancel")
         pool = self._pool(request)
         self._endings.cancel(pool, request, event.at)
         self._dispatcher.drain(pool, event.at)

@@ -10,94 +10,83 @@
     rejected   shed, expired,       completed, failed, aborted, evicted; interrupted at recovery
                cancelled
 
-A request that fits at once goes from received to dispatched. In flight means dispatched or streaming. The last nine are
-outcomes (`slo/outcome.py`), spelt the same.
+A request that fits at once goes from received to dispatched. In flight means dispatched or streaming. The last nine
+states are outcomes (`slo/outcome.py`), spelt the same. States and steps are small integers because every request
+takes several steps and each is counted; STATES and STEPS have their names.
 """
 
-from enum import StrEnum
 from typing import Final
 
 from plimsoll.errors import IllegalTransition
 
+STATES: Final = (
+    "received", "queued", "dispatched", "streaming",
+    "rejected", "shed", "expired", "cancelled", "completed", "failed", "aborted", "evicted", "interrupted",
+)  # fmt: skip
+RECEIVED: Final = 0
+QUEUED: Final = 1
+DISPATCHED: Final = 2
+STREAMING: Final = 3
+REJECTED: Final = 4
+SHED: Final = 5
+EXPIRED: Final = 6
+CANCELLED: Final = 7
+COMPLETED: Final = 8
+FAILED: Final = 9
+ABORTED: Final = 10
+EVICTED: Final = 11
+INTERRUPTED: Final = 12
 
-class State(StrEnum):
-    """Where a request is; the last nine are ends."""
+STEPS: Final = (
+    "reject", "enqueue", "dispatch", "shed", "expire", "cancel", "first_token", "outgrow", "requeue",
+    "complete", "fail", "abort", "evict", "interrupt",
+)  # fmt: skip
+REJECT: Final = 0
+ENQUEUE: Final = 1
+DISPATCH: Final = 2
+TAKE_OUT: Final = 3  # "shed"
+EXPIRE: Final = 4
+CANCEL: Final = 5
+FIRST_TOKEN: Final = 6
+OUTGROW: Final = 7
+REQUEUE: Final = 8
+COMPLETE: Final = 9
+FAIL: Final = 10
+ABORT: Final = 11
+EVICT: Final = 12
+INTERRUPT: Final = 13
 
-    RECEIVED = "received"
-    QUEUED = "queued"
-    DISPATCHED = "dispatched"
-    STREAMING = "streaming"
-    REJECTED = "rejected"
-    SHED = "shed"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    ABORTED = "aborted"
-    EVICTED = "evicted"
-    INTERRUPTED = "interrupted"
-
-
-class Step(StrEnum):
-    """What happens to a request."""
-
-    REJECT = "reject"
-    ENQUEUE = "enqueue"
-    DISPATCH = "dispatch"
-    SHED = "shed"
-    EXPIRE = "expire"
-    CANCEL = "cancel"
-    FIRST_TOKEN = "first_token"
-    OUTGROW = "outgrow"
-    REQUEUE = "requeue"
-    COMPLETE = "complete"
-    FAIL = "fail"
-    ABORT = "abort"
-    EVICT = "evict"
-    INTERRUPT = "interrupt"
-
-
-_ENDS_IN_FLIGHT: Final[dict[Step, State]] = {
-    Step.COMPLETE: State.COMPLETED,
-    Step.FAIL: State.FAILED,
-    Step.ABORT: State.ABORTED,
-    Step.EVICT: State.EVICTED,
-    Step.INTERRUPT: State.INTERRUPTED,
-}
-
-TRANSITIONS: Final[dict[State, dict[Step, State]]] = {
-    State.RECEIVED: {
-        Step.REJECT: State.REJECTED,
-        Step.ENQUEUE: State.QUEUED,
-        Step.DISPATCH: State.DISPATCHED,
+_ENDS_IN_FLIGHT: Final = {
+    COMPLETE: COMPLETED, FAIL: FAILED, ABORT: ABORTED, EVICT: EVICTED, INTERRUPT: INTERRUPTED,
+}  # fmt: skip
+TRANSITIONS: Final[dict[int, dict[int, int]]] = {
+    RECEIVED: {REJECT: REJECTED, ENQUEUE: QUEUED, DISPATCH: DISPATCHED},
+    QUEUED: {
+        DISPATCH: DISPATCHED,
+        TAKE_OUT: SHED,
+        EXPIRE: EXPIRED,
+        CANCEL: CANCELLED,
+        INTERRUPT: INTERRUPTED,
     },
-    State.QUEUED: {
-        Step.DISPATCH: State.DISPATCHED,
-        Step.SHED: State.SHED,
-        Step.EXPIRE: State.EXPIRED,
-        Step.CANCEL: State.CANCELLED,
-        Step.INTERRUPT: State.INTERRUPTED,
-    },
-    State.DISPATCHED: {
-        Step.FIRST_TOKEN: State.STREAMING,
-        Step.OUTGROW: State.DISPATCHED,  # an answer in one piece has no first token
-        Step.REQUEUE: State.QUEUED,  # an attempt failed and no byte has reached the client
+    DISPATCHED: {
+        FIRST_TOKEN: STREAMING,
+        OUTGROW: DISPATCHED,  # an answer in one piece has no first token
+        REQUEUE: QUEUED,  # an attempt failed and no byte has reached the client
         **_ENDS_IN_FLIGHT,
     },
-    State.STREAMING: {
-        Step.OUTGROW: State.STREAMING,
-        **_ENDS_IN_FLIGHT,
-    },
+    STREAMING: {OUTGROW: STREAMING, **_ENDS_IN_FLIGHT},
 }
 """The states that are not keys are ends: nothing follows."""
 
-ENDS: Final[frozenset[State]] = frozenset(State) - frozenset(TRANSITIONS)
+_NEXT: Final[list[int]] = [
+    TRANSITIONS.get(state, {}).get(step, -1) for state in range(len(STATES)) for step in range(len(STEPS))
+]
+_NUM_STEPS: Final = 14
 
 
-def next_state(request_id: int, state: State, step: Step) -> State:
+def next_state(request_id: int, state: int, step: int) -> int:
     """The state that follows; raises IllegalTransition where the table has none."""
-    row = TRANSITIONS.get(state)
-    following = None if row is None else row.get(step)
-    if following is None:
-        raise IllegalTransition(request_id, state.value, step.value)
+    following = _NEXT[state * _NUM_STEPS + step]
+    if following < 0:
+        raise IllegalTransition(request_id, STATES[state], STEPS[step])
     return following

@@ -9,38 +9,13 @@ from typing import Final
 from plimsoll.governor.estimates import DrainRate, PromiseLine
 from plimsoll.governor.request import Request
 from plimsoll.governor.tenants import Account
-from plimsoll.policy.policy import Tier
+from plimsoll.governor.tiers import TierQueue
 from plimsoll.slo.outcome import Reason
 
 _CONCURRENCY: Final = Reason.TENANT_CONCURRENCY
 _RATE: Final = Reason.TENANT_RATE
 _TOKENS: Final = Reason.TENANT_TOKENS
 _QUEUE: Final = Reason.TENANT_QUEUE
-
-
-class TierQueue:
-    """All that waits in a tier, over all pools: its bound and its drain."""
-
-    def __init__(self, tier: Tier) -> None:
-        self.tier = tier
-        self.num_waiting = 0
-        self.departures = DrainRate()
-        self.promises = PromiseLine()
-
-    def retry_after(self, at: float) -> float:
-        """Seconds until there is a place; 0.0: nothing left it yet, so nobody knows."""
-        gap = self.departures.gap(at)
-        if gap is None:
-            return 0.0
-        beyond = max(0, self.num_waiting - self.tier.queue_limit)
-        return self.promises.promise(at, gap * (beyond + 1), gap)
-
-    def retry_after_waiting(self, at: float) -> float:
-        """Seconds until those who wait now have shrunk to what drains within the tier's patience; 0.0: not known."""
-        gap = self.departures.gap(at)
-        if gap is None:
-            return 0.0
-        return self.promises.promise(at, max(gap, self.num_waiting * gap - self.tier.queue_timeout), gap)
 
 
 def refused_by(account: Account, request: Request, at: float) -> Reason | None:

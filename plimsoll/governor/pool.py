@@ -35,6 +35,9 @@ class Pool:
         self.num_waiting = 0
         self.num_in_flight = 0
         self.turn = 0  # of round robin
+        self.context: int | None = None  # tokens of prompt and output that fit; None: nobody said
+        self.prompt_from = 0
+        self.prompt_below = UNLIMITED
         self._shares: list[float] = []
         self._reserve_kv = True
         self._oversubscription = 0.0
@@ -66,6 +69,7 @@ class Pool:
         for replica in self.replicas:
             self.resize(replica)
         self._size_prefixes()
+        self._bound_prompts()
 
     def close(self) -> None:
         """The policy no longer names this pool: it finishes what it runs."""
@@ -82,8 +86,15 @@ class Pool:
             self.lending.unbook(replica, request)
         replica.set_floors(floors_of(self._shares, replica.capacity, in_blocks=replica.in_blocks))
 
-    def max_context(self) -> int | None:
-        """Tokens of prompt and output that fit; None: nobody said."""
+    def _bound_prompts(self) -> None:
+        """Which prompts belong here, and how long a context may get."""
+        self.context = self._max_context()
+        self.prompt_from = self.policy.min_prompt_tokens
+        self.prompt_below = UNLIMITED if self.context is None else self.context
+        if self.policy.max_prompt_tokens is not None:
+            self.prompt_below = min(self.prompt_below, self.policy.max_prompt_tokens)
+
+    def _max_context(self) -> int | None:
         if self.policy.max_context is not None:
             return self.policy.max_context
         told = [r.report.max_context for r in self.replicas if r.report is not None and r.report.max_context]
@@ -104,6 +115,8 @@ class Pool:
         ):
             self.resize(replica)
             self._size_prefixes()
+        if before is None or before.max_context != report.max_context:
+            self._bound_prompts()
 
     def has_hope(self) -> bool:
         """Whether a replica's last report was good: it may be full, busy or just have refused a connection."""
@@ -131,7 +144,7 @@ class Pool:
             for request in replica.in_flight.values():
                 request.release_bucket = -1
         self.lending = Lending(waits, slowest)
-        self.lending.held = before.held
+        self.lending.held, self.lending.held_bound = before.held, before.held_bound
 
     def _place_replicas(self, names: tuple[str, ...]) -> None:
         for replica in self.replicas:

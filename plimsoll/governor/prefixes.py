@@ -1,4 +1,8 @@
-"""Which replica holds which prompt prefix, approximately: from what was sent there, forgetting the oldest."""
+"""Which replica holds which prompt prefix, approximately: from what was sent there, forgetting the oldest.
+
+Hashes are chained (equal at i means equal up to the end of block i), so a search ends at the first unknown one. They
+are kept as they come, as objects: 64-bit numbers that are only ever compared.
+"""
 
 
 class PrefixIndex:
@@ -7,43 +11,39 @@ class PrefixIndex:
 
     def __init__(self, max_hashes: int) -> None:
         self._max = max(1, max_hashes // 2)
-        self._young: dict[int, int] = {}
-        self._old: dict[int, int] = {}
+        self._young: dict[object, int] = {}
+        self._old: dict[object, int] = {}
 
     def set_size(self, max_hashes: int) -> None:
         """Remember about so many hashes."""
         self._max = max(1, max_hashes // 2)
 
-    def holders(self, hashes: tuple[int, ...], replicas: int) -> list[int]:
-        """For each i the mask of those of `replicas` that hold the first i + 1 blocks; ends where none does."""
+    def holders(self, hashes: tuple[object, ...]) -> list[int]:
+        """For each block the mask of the replicas that hold it; ends before the first that nobody holds."""
         masks: list[int] = []
+        young, old = self._young, self._old
         for block in hashes:
-            found = self._young.get(block, 0) | self._old.get(block, 0)
-            replicas &= found
-            if replicas == 0:
-                break
-            masks.append(replicas)
+            mask = young.get(block, 0)
+            if mask == 0:
+                mask = old.get(block, 0)
+                if mask == 0:
+                    break
+                young[block] = mask
+            masks.append(mask)
         return masks
 
-    def sent(self, hashes: tuple[int, ...], bit: int) -> int:
-        """The prompt goes to that replica, which will hold all of it; returns how many leading blocks it held."""
-        num_held = 0
-        held = True
+    def sent(self, hashes: tuple[object, ...], masks: list[int], bit: int) -> None:
+        """The prompt goes to that replica, which will hold all of it; `masks` is the answer of `holders`."""
         young = self._young
-        for block in hashes:
-            mask = young.get(block)
-            if mask is None:
-                mask = self._old.get(block, 0)
-            elif mask & bit:
-                num_held += held
-                continue
-            held = held and mask & bit != 0
-            num_held += held
-            young[block] = mask | bit
+        num_known = len(masks)
+        for num, block in enumerate(hashes):
+            if num >= num_known:
+                young[block] = bit
+            elif not masks[num] & bit:
+                young[block] = masks[num] | bit
         if len(young) > self._max:
             self._old = young
             self._young = {}
-        return num_held
 
     def forget(self, bit: int) -> None:
         """That replica lost its cache (it is down or gone)."""

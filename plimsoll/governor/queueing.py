@@ -9,14 +9,12 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from plimsoll.governor.lifecycle import State
+from plimsoll.governor.lifecycle import QUEUED
 from plimsoll.governor.request import Request
 
 OUTPUT_WEIGHT: Final = 2.0  # an output token costs as much as two prompt tokens
 CACHED_WEIGHT: Final = 0.1  # a prompt token that the replica holds already
 LOOKAHEAD: Final = 7  # candidates looked at when the head of a lane does not fit
-
-_QUEUED: Final = State.QUEUED
 
 
 def charge_of(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> float:
@@ -39,7 +37,7 @@ class Line:
         items = self.items
         while items:
             request = items[0]
-            if request.state is _QUEUED:
+            if request.state == QUEUED:
                 return request
             items.popleft()
         return None
@@ -82,7 +80,7 @@ class Lane:
             items.popleft()
             self._offer(line)
         elif len(items) > 2 * line.num + 32:
-            line.items = deque([item for item in items if item.state is _QUEUED])
+            line.items = deque([item for item in items if item.state == QUEUED])
 
     def head(self) -> Request | None:
         """Who is next."""
@@ -103,7 +101,7 @@ class Lane:
         own = self._line(head.account.index)
         for position in range(1, min(len(own.items), LOOKAHEAD)):
             request = own.items[position]
-            if request.state is _QUEUED:
+            if request.state == QUEUED:
                 found.append(request)
         if self.fair:
             for entry in self._heap[1 : 1 + LOOKAHEAD]:
@@ -150,7 +148,7 @@ class Lane:
 
     def waiting(self) -> list[Request]:
         """All that wait, in order of arrival."""
-        found = [item for line in self._lines.values() for item in line.items if item.state is _QUEUED]
+        found = [item for line in self._lines.values() for item in line.items if item.state == QUEUED]
         found.sort(key=_by_sequence)
         return found
 

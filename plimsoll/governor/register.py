@@ -1,18 +1,15 @@
 """The policy in force as the governor works with it: tenants, tiers and pools by name, with their running state."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.governor.limits import TierQueue
 from plimsoll.governor.months import Month
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.tenants import Account
+from plimsoll.governor.tiers import TierQueue
 from plimsoll.policy.policy import Policy, Tenant, Tier
-
-_NO_TIER: Final = Tier("", 0)
 
 
 class Register:
@@ -27,7 +24,6 @@ class Register:
         self.pools: list[Pool] = []
         self.by_model: dict[str, list[Pool]] = {}
         self.by_replica: dict[str, list[tuple[Pool, Replica]]] = {}
-        self._left_tiers: dict[str, TierQueue] = {}
         self._months: dict[str, Month] = {}
 
     def apply(self, policy: Policy, at: float) -> list[Request]:
@@ -36,8 +32,8 @@ class Register:
         counters = [[lane.counters() for lane in pool.lanes] for pool in self.pools]
         lanes_before = [tier.name for tier in self.ranked]
         self.policy = policy
-        self._apply_tenants(policy, at)
         self._apply_tiers(policy)
+        self._apply_tenants(policy, at)
         self._apply_pools(policy)
         self._restore_counters(lanes_before, counters)
         return waiting
@@ -47,24 +43,13 @@ class Register:
         account = self.accounts.get(tenant)
         if account is None:
             account = self.accounts[tenant] = Account(Tenant(tenant, ""), len(self.accounts))
-            account.known = False
         return account
 
-    def tier_of(self, tenant: Tenant, asked: str) -> Tier:
-        """The tier whose promises hold for a request of that tenant; one without promises where none is known."""
-        queue = self.tiers.get(asked) if asked and (asked == tenant.tier or asked in tenant.tiers) else None
-        if queue is None:
-            queue = self.tiers.get(tenant.tier)
-        return _NO_TIER if queue is None else queue.tier
-
-    def tier_queue(self, tier: Tier) -> TierQueue:
-        """All that waits in a tier; one whose tier has left the policy waits in a queue of its own."""
-        queue = self.tiers.get(tier.name)
-        if queue is None:
-            queue = self._left_tiers.get(tier.name)
-            if queue is None:
-                queue = self._left_tiers[tier.name] = TierQueue(tier)
-        return queue
+    def tier_of(self, tenant: Tenant, asked: str) -> TierQueue | None:
+        """The tier that the tenant asks for; None where it may not, or where there is none of that name."""
+        if asked == tenant.tier or asked in tenant.tiers:
+            return self.tiers.get(asked)
+        return None
 
     def any_pool(self, model: str) -> Pool | None:
         """A pool that serves the model, whether it can now or not; None where the policy names none."""
@@ -89,7 +74,6 @@ class Register:
         return len(self.ranked) - 1
 
     def _take_waiting(self) -> list[Request]:
-        self._left_tiers.clear()
         found = [request for pool in self.pools for lane in pool.lanes for request in lane.waiting()]
         found.sort(key=_by_sequence)
         for pool in self.pools:
@@ -101,18 +85,25 @@ class Register:
     def _apply_tenants(self, policy: Policy, at: float) -> None:
         for account in self.accounts.values():
             account.known = False
+        quantile = policy.scheduling.output_quantile
         for tenant in policy.tenants:
             account = self.account(tenant.name)
-            account.apply(tenant, at)
+            own_tier = self.tiers.get(tenant.tier)
+            if own_tier is None:  # a policy that was checked has none such
+                own_tier = TierQueue(Tier(tenant.tier, len(self.ranked)))
+            account.apply(tenant, own_tier, self.lane_of(tenant.tier), at)
+            account.follow(quantile.numerator, quantile.denominator)
 
     def _apply_tiers(self, policy: Policy) -> None:
         before = self.tiers
+        for queue in before.values():
+            queue.num_waiting = 0
         self.tiers = {}
         self.ranked = sorted(policy.tiers, key=_by_rank)
         for tier in self.ranked:
-            queue = before.get(tier.name) or TierQueue(tier)
+            known = before.get(tier.name)
+            queue = TierQueue(tier) if known is None else known
             queue.tier = tier
-            queue.num_waiting = 0
             self.tiers[tier.name] = queue
 
     def _apply_pools(self, policy: Policy) -> None:

@@ -4,24 +4,27 @@ from math import inf
 
 from plimsoll.governor.counts import Counts
 from plimsoll.governor.events import ReplicaReport, RequestArrived
-from plimsoll.governor.lifecycle import State, Step, next_state
+from plimsoll.governor.lifecycle import RECEIVED, next_state
 from plimsoll.governor.tenants import Account
-from plimsoll.policy.policy import Tier
+from plimsoll.governor.tiers import TierQueue
 from plimsoll.slo.outcome import Reason
 
 
 class Request:
     """Mutable, owned by the governor. Tokens are per choice where they are of output."""
 
-    def __init__(self, arrived: RequestArrived, sequence: int, account: Account, tier: Tier, counts: Counts) -> None:
+    def __init__(
+        self, arrived: RequestArrived, sequence: int, account: Account, tier: TierQueue, counts: Counts
+    ) -> None:
         self.arrived = arrived
         self.id: int = arrived.request_id
         self.arrived_at: float = arrived.at
         self.sequence = sequence  # order of arrival, the last word in every tie
         self.account = account
-        self.tier = tier  # what was promised; stays through policy changes
+        self.tier = tier.tier  # what was promised; stays through policy changes
+        self.tier_queue = tier
         self.counts = counts
-        self.state = State.RECEIVED
+        self.state = RECEIVED
         # what it needs
         self.prompt_tokens: int = arrived.prompt_tokens
         self.num_choices: int = arrived.num_choices
@@ -45,6 +48,7 @@ class Request:
         self.blocks_reserved = 0  # most KV blocks booked at once
         self.release_bucket = 0  # when they are predicted to come back
         self.pending_prompt = 0  # prompt tokens that the replica has yet to compute, as far as we know
+        self.masks: list[int] | None = None  # who holds its prefix, while it is being routed
         self.cached_estimate = 0  # prompt tokens that the replica should hold already
         self.charged = 0.0  # on the tenant's virtual counter
         self.dispatched_at = 0.0
@@ -52,7 +56,7 @@ class Request:
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …
         self.report_age = 0.0
 
-    def step(self, step: Step) -> None:
+    def step(self, step: int) -> None:
         """Go to the next state by the table; raises IllegalTransition where it has none."""
         before = self.state
         self.state = after = next_state(self.id, before, step)

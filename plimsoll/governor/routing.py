@@ -36,7 +36,10 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
     best: Replica | None = None
     best_right = NO
     best_cost = 0.0
-    masks: list[int] | None = None
+    masks: list[int] = []
+    if request.prefix_hashes:
+        masks = pool.prefixes.holders(request.prefix_hashes)
+        request.masks = masks
     crowd = HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
     for replica in pool.replicas:
         if not open_to(replica, request, at):
@@ -44,8 +47,6 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         right = fits(replica, request, pool.lending, at)
         if right == NO:
             continue
-        if masks is None:
-            masks = pool.prefixes.holders(request.prefix_hashes, -1)
         cached = 0
         if masks and replica.num_in_flight <= crowd:
             cached = held_blocks(masks, replica.bit) * request.arrived.prefix_block_tokens

@@ -2,7 +2,8 @@
 
 from msgspec import Struct
 
-from plimsoll.governor.lifecycle import State
+from plimsoll.governor.counts import Counts
+from plimsoll.governor.lifecycle import COMPLETED, DISPATCHED, QUEUED, STATES, STREAMING
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
@@ -81,19 +82,16 @@ def take(register: Register, level: int, *, draining: bool, at: float) -> Snapsh
         level,
         tuple([_pool(register, pool, at) for pool in pools]),
         tuple([queue for pool in pools for queue in _queues(pool)]),
-        tuple(
-            [
-                CountState(
-                    c.tenant, c.tier, c.received, {s.value: n for s, n in c.by_state.items() if s in _SHOWN or n}
-                )
-                for account in register.accounts.values()
-                for c in account.counts.values()
-            ]
-        ),
+        tuple([_counts(counts) for account in register.accounts.values() for counts in account.counts.values()]),
     )
 
 
-_SHOWN = frozenset({State.QUEUED, State.DISPATCHED, State.STREAMING, State.COMPLETED})
+_SHOWN = frozenset({QUEUED, DISPATCHED, STREAMING, COMPLETED})
+
+
+def _counts(counts: Counts) -> CountState:
+    by_state = {STATES[i]: num for i, num in enumerate(counts.by_state) if num or i in _SHOWN}
+    return CountState(counts.tenant, counts.tier, counts.received, by_state)
 
 
 def _pool(register: Register, pool: Pool, at: float) -> PoolState:

@@ -1,9 +1,15 @@
 """A tenant at work: its limits' state, what it has open, and how long its outputs usually are."""
 
+from typing import Final
+
 from plimsoll.governor.counts import Counts
-from plimsoll.governor.estimates import DrainRate, PromiseLine, RunningQuantile
+from plimsoll.governor.estimates import DrainRate, Histogram, PromiseLine
 from plimsoll.governor.events import BudgetState
-from plimsoll.policy.policy import Tenant
+from plimsoll.governor.tiers import TierQueue
+from plimsoll.policy.policy import Tenant, Tier
+
+ENOUGH: Final = 20  # outputs seen before their quantiles count
+WINDOW: Final = 500  # outputs; the last two to three windows count
 
 
 class Bucket:
@@ -44,6 +50,17 @@ class Bucket:
             self.refilled_at = at
 
 
+class Outputs:
+    """How long a tenant's outputs are, in tokens a choice: what is reserved follows a high quantile, what is expected
+    the median."""
+
+    def __init__(self, numerator: int, denominator: int) -> None:
+        self.quantile = (numerator, denominator)
+        self.lengths = Histogram(ENOUGH, WINDOW)
+        self.high = self.lengths.follow(numerator, denominator)
+        self.median = self.lengths.follow(1, 2)
+
+
 class Account:
     """The running state of one tenant."""
 
@@ -61,10 +78,17 @@ class Account:
         self.departures = DrainRate()  # from its waiting requests
         self.concurrency_promises = PromiseLine()
         self.queue_promises = PromiseLine()
-        self.outputs: RunningQuantile | None = None
-        self.median_output: RunningQuantile | None = None
+        self.outputs = Outputs(9, 10)
         self.budgets: dict[str, BudgetState] = {}  # by objective, the last ones reported
-        self.known = True  # False: the policy no longer names it
+        self.known = False  # the policy names it
+        self.own_tier = TierQueue(Tier("", 0))  # what it is served in, if it asks for no other
+        self.own_lane = 0
+        self.own_counts = Counts(tenant.name, "")  # those in its own tier
+
+    def follow(self, numerator: int, denominator: int) -> None:
+        """Reserve by that quantile of its outputs; another one than before starts to learn anew."""
+        if self.outputs.quantile != (numerator, denominator):
+            self.outputs = Outputs(numerator, denominator)
 
     def counts_in(self, tier: str) -> Counts:
         """Its counts in a tier."""
@@ -73,9 +97,11 @@ class Account:
             counts = self.counts[tier] = Counts(self.name, tier)
         return counts
 
-    def apply(self, tenant: Tenant, at: float) -> None:
+    def apply(self, tenant: Tenant, own_tier: TierQueue, own_lane: int, at: float) -> None:
         """Take over a tenant's (new) policy; what it used of its limits stays used."""
         self.tenant = tenant
+        self.own_tier, self.own_lane = own_tier, own_lane
+        self.own_counts = self.counts_in(own_tier.tier.name)
         self.known = True
         self.weight = float(tenant.weight)
         self.requests = _bucket(self.requests, tenant.limits.requests_per_minute, at)

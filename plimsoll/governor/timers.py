@@ -2,12 +2,9 @@
 
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Final
 
-from plimsoll.governor.lifecycle import State
+from plimsoll.governor.lifecycle import QUEUED
 from plimsoll.governor.request import Request
-
-_QUEUED: Final = State.QUEUED
 
 
 class Timers:
@@ -25,7 +22,7 @@ class Timers:
         if request.expire_at != inf:
             heappush(expiries, (request.expire_at, request.sequence, request))
         if len(expiries) > 2 * num_waiting + 64:
-            self._expiries = [entry for entry in expiries if entry[2].state is _QUEUED]
+            self._expiries = [entry for entry in expiries if entry[2].state == QUEUED]
             heapify(self._expiries)
 
     def watch_backoff(self, until_at: float) -> None:
@@ -37,7 +34,7 @@ class Timers:
         expiries = self._expiries
         while expiries and expiries[0][0] <= at:
             request: Request = heappop(expiries)[2]
-            if request.state is _QUEUED:
+            if request.state == QUEUED:
                 return request
         return None
 
@@ -52,7 +49,7 @@ class Timers:
     def wake_at(self) -> float:
         """The instant for a new WakeAt, which is then armed; inf where the armed one will do."""
         expiries = self._expiries
-        while expiries and expiries[0][2].state is not _QUEUED:
+        while expiries and expiries[0][2].state != QUEUED:
             heappop(expiries)
         next_at = self.drain_at
         if expiries and expiries[0][0] < next_at:

@@ -39,6 +39,7 @@ def check_books(world: World) -> None:
     told = {
         (c.tenant, c.tier): (c.received, Counter({k: v for k, v in c.by_state.items() if v}))
         for c in world.governor.snapshot(world.at).counts
+        if c.received
     }
     seen: dict[tuple[str, str], Counter[str]] = {}
     for (tenant, tier, place), num in world.counts().items():
