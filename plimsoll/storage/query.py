@@ -1,0 +1,79 @@
+"""Reading the request log: Parquet for what is there, the journal's tail for what is not yet, nothing twice.
+
+Imports pyarrow and duckdb: not for `serve`. All readers work while the gateway writes, without one, and on a copy.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plimsoll.governor.decisions import Settle
+from plimsoll.requestlog.codec import RowKind
+from plimsoll.requestlog.record import Record
+from plimsoll.storage.columns import SCHEMA, records_of, table_of
+from plimsoll.storage.datadir import DataDirectory
+from plimsoll.storage.logfiles import LogFile, log_files
+from plimsoll.storage.reader import first_offset, read_rows
+from plimsoll.storage.rows import decode_settle
+
+BATCH: Final = 8192
+
+
+def records(directory: Path) -> Iterator[Record]:
+    """Every record of a data directory in the log's order, each once, up to those written by now.
+
+    Raises UsageError where it is no data directory, StorageError where what lies there cannot be used.
+    """
+    paths = _checked(directory)
+    files = log_files(paths.requests)
+    for file in files:
+        with pq.ParquetFile(file.path) as source:
+            for batch in source.iter_batches(BATCH):
+                yield from records_of(pa.Table.from_batches([batch]))
+    for settles, _ in _tail(paths, files):
+        for settle in settles:
+            yield settle.record
+
+
+def connect(directory: Path) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB connection with a view `requests` of all records that were written by now.
+
+    Its columns are those of `requestlog/record.py`, `entries` and `log_offset`. The caller closes it.
+    """
+    paths = _checked(directory)
+    files = log_files(paths.requests)
+    tail = pa.concat_tables([SCHEMA.empty_table(), *(table_of(*chunk) for chunk in _tail(paths, files))])
+    connection = duckdb.connect(":memory:")
+    connection.register("journal_tail", tail)
+    parts = ["SELECT * FROM journal_tail"]
+    if files:
+        names = ", ".join("'" + str(file.path).replace("'", "''") + "'" for file in files)
+        parts.insert(0, f"SELECT * FROM read_parquet([{names}], union_by_name = true)")
+    connection.execute("CREATE VIEW requests AS " + " UNION ALL BY NAME ".join(parts))
+    return connection
+
+
+def _checked(directory: Path) -> DataDirectory:
+    paths = DataDirectory(directory)
+    paths.identity()
+    return paths
+
+
+def _tail(paths: DataDirectory, files: list[LogFile]) -> Iterator[tuple[list[Settle], list[int]]]:
+    """What the journal holds beyond the files, in chunks, with the offsets at which the rows end."""
+    settles: list[Settle] = []
+    offsets: list[int] = []
+    start = files[-1].end if files else first_offset(paths.journal)
+    for row in read_rows(paths.journal, start):
+        if row.kind == RowKind.SETTLE:
+            settles.append(decode_settle(row.payload))
+            offsets.append(row.end)
+            if len(settles) == BATCH:
+                yield settles, offsets
+                settles, offsets = [], []
+    if settles:
+        yield settles, offsets
