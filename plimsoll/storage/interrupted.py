@@ -1,7 +1,7 @@
 """The settlement of a request that was open when the gateway died: who was promised what, and that we failed."""
 
 from plimsoll.governor.decisions import Settle
-from plimsoll.ledger.entry import Entry, EntryKind
+from plimsoll.governor.settlement import spend
 from plimsoll.policy.objective import Objective
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.codec import Open
@@ -9,7 +9,7 @@ from plimsoll.requestlog.record import Record
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 from plimsoll.slo.sli import Charge, Facts, Verdict, judge
-from plimsoll.storage.periods import period_of
+from plimsoll.storage.periods import period_for
 
 
 def settlement(opened: Open, policy: Policy, at: float) -> Settle:
@@ -33,26 +33,12 @@ def settlement(opened: Open, policy: Policy, at: float) -> Settle:
             upstream_time=opened.upstream_time,
         ),
     )
-    period = period_of(opened.arrived_at, opened.tenant, policy)
-    return Settle(_record(opened, policy, at, verdicts), _spends(opened.tenant, verdicts, period))
+    period = period_for(opened.arrived_at, opened.tenant, policy)
+    return Settle(_record(opened, policy, at, verdicts), spend(opened.tenant, verdicts, period))
 
 
 def _objectives(policy: Policy, tier: str) -> tuple[Objective, ...]:
     return next((known.objectives for known in policy.tiers if known.name == tier), ())
-
-
-def _spends(tenant: str, verdicts: tuple[Verdict, ...], period: str) -> tuple[Entry, ...]:
-    return tuple(
-        Entry(
-            EntryKind.SPEND,
-            f"{tenant}/{verdict.objective}/bucket",
-            f"{tenant}/{verdict.objective}/spent:{verdict.charge or Charge.OURS}",
-            verdict.num_bad,
-            period,
-        )
-        for verdict in verdicts
-        if verdict.num_bad
-    )
 
 
 def _record(opened: Open, policy: Policy, at: float, verdicts: tuple[Verdict, ...]) -> Record:

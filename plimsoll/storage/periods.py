@@ -1,23 +1,24 @@
 """Which budget period a request belongs to: the calendar month of its arrival in its tenant's zone."""
 
-from datetime import datetime
 from functools import lru_cache
-from zoneinfo import ZoneInfo
 
 from plimsoll.policy.policy import Policy
+from plimsoll.slo.budget import period_of
+
+QUARTER: int = 900
+"""s. Every zone begins its days on a quarter hour of UTC, so one answer holds for a whole one."""
 
 
-def period_of(arrived_at: float, tenant: str, policy: Policy) -> str:
-    """ "2026-11" for a UTC epoch instant; the service's zone where the policy does not know the tenant."""
+def period_for(arrived_at: float, tenant: str, policy: Policy) -> str:
+    """Like "2026-11" for a UTC epoch instant; by the service's zone where the policy does not know the tenant."""
+    return _period_of_quarter(int(arrived_at // QUARTER), _zone(tenant, policy))
+
+
+def _zone(tenant: str, policy: Policy) -> str:
     zone = next((known.timezone for known in policy.tenants if known.name == tenant), None)
-    return month_of(arrived_at, zone or policy.service.timezone)
+    return zone or policy.service.timezone
 
 
 @lru_cache(maxsize=4096)
-def _month(hour: int, zone: str) -> str:
-    return f"{datetime.fromtimestamp(hour * 900, ZoneInfo(zone)):%Y-%m}"
-
-
-def month_of(at: float, zone: str) -> str:
-    """The calendar month of a UTC epoch instant in that zone. Zones begin their days on quarter hours of UTC."""
-    return _month(int(at // 900), zone)
+def _period_of_quarter(quarter: int, zone: str) -> str:
+    return period_of(float(quarter * QUARTER), zone)

@@ -1,0 +1,61 @@
+"""What judged events grant: ⌊Σ judged × (1 − τ)⌋ exactly, a part of it to the pool, the rest to the bucket."""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+from plimsoll.ledger.entry import Entry, EntryKind
+from plimsoll.policy.policy import Policy
+from plimsoll.slo.budget import Grant, Judged, grant_to_date
+from plimsoll.storage.batch import JudgedKey
+
+
+class Account(NamedTuple):
+    """Whose budget for what, and for which month."""
+
+    tenant: str
+    objective: str
+    period: str
+
+    @property
+    def prefix(self) -> str:
+        """How its accounts begin in entries."""
+        return f"{self.tenant}/{self.objective}"
+
+
+def grant_of(counts: Iterable[tuple[JudgedKey, int]], policies: Mapping[str, Policy]) -> Grant:
+    """The grant to date of one account from all its judged events, in any order.
+
+    Events judged under a policy whose text is not known grant nothing yet: unknown is not zero, and the grant comes
+    when the policy does. Where the shared part changed within the month, it is weighed by what each policy granted.
+    """
+    judged: list[Judged] = []
+    allowed = shared = Fraction(0)
+    for key, num in counts:
+        policy = policies.get(key.policy)
+        target = None if policy is None else _target(policy, key)
+        if policy is None or target is None:
+            continue
+        judged.append(Judged(num, target))
+        allowed += num * (1 - target)
+        shared += num * (1 - target) * policy.service.shared_pool
+    return grant_to_date(judged, shared / allowed if allowed else Fraction(0))
+
+
+def _target(policy: Policy, key: JudgedKey) -> Fraction | None:
+    for tier in policy.tiers:
+        if tier.name == key.tier:
+            return next((each.target for each in tier.objectives if each.name == key.objective), None)
+    return None
+
+
+def grant_entries(account: Account, bucket: int, part: int) -> list[Entry]:
+    """What moves the account by these differences: grants out of the world, or corrections back where they shrink."""
+    entries = []
+    for name, amount in (("bucket", bucket), ("part", part)):
+        world, own = f"world/{account.objective}/{name}", f"{account.prefix}/{name}"
+        if amount > 0:
+            entries.append(Entry(EntryKind.GRANT, world, own, amount, account.period))
+        elif amount < 0:
+            entries.append(Entry(EntryKind.CORRECT, own, world, -amount, account.period))
+    return entries

@@ -1,0 +1,113 @@
+"""The books in a database: what the log says, posted once, with the grants that follow from it (law 2).
+
+A batch is one transaction: it moves the log's position from the batch's start to its end, where it stands at the
+start, and books the batch; so a batch is posted once, whoever tries how often. Several logs (gateways) may post to
+one database: their judged events are kept apart, and a grant is computed from all of them under a lock on its row,
+so the balances are the same in whatever order they come. Imports sqlalchemy: not for `serve`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from sqlalchemy import and_, select, update
+
+from plimsoll.ledger.entry import Entry, EntryKind
+from plimsoll.policy.policy import Policy
+from plimsoll.storage import tables
+from plimsoll.storage.batch import Batch, JudgedKey
+from plimsoll.storage.database import engine_of, upsert
+from plimsoll.storage.grants import Account
+from plimsoll.storage.policies import decode_policy
+from plimsoll.storage.posting import Posting
+
+
+class LedgerDatabase:
+    """The books. Close it, or use it in a `with`."""
+
+    def __init__(self, where: Path | str) -> None:
+        """A SQLite file (a Path; made where it is new) or `postgresql://…`."""
+        self._engine = engine_of(where)
+        self.policies: dict[str, Policy] = {}
+        """Every policy that some log brought, by version."""
+        with self._engine.begin() as connection:
+            for version, data in connection.execute(select(tables.policies.c.version, tables.policies.c.data)):
+                self.policies[version] = decode_policy(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back its connections."""
+        self._engine.dispose()
+
+    def position(self, log: str, first: int = 0) -> int:
+        """The offset up to which that log is posted; `first` where none of it is."""
+        table = tables.positions
+        with self._engine.begin() as connection:
+            connection.execute(upsert(connection, table).values(log=log, reached=first).on_conflict_do_nothing())
+            return int(connection.execute(select(table.c.reached).where(table.c.log == log)).scalar_one())
+
+    def post(self, log: str, batch: Batch) -> bool:
+        """Book a batch; False, and nothing changed, where the log is not posted exactly up to the batch's start."""
+        table = tables.positions
+        with self._engine.begin() as connection:
+            here = and_(table.c.log == log, table.c.reached == batch.start)
+            if connection.execute(update(table).where(here).values(reached=batch.end)).rowcount != 1:
+                return False
+            posting = Posting(connection, log, self.policies)
+            posting.keep_policies(batch.new_policies)
+            posting.count_judged(batch)
+            touched = {Account(key.tenant, key.objective, key.period) for key in batch.good}
+            touched |= posting.waiting_for(batch.new_policies)
+            posting.book(batch.start, batch.moves, posting.grant(touched))
+        return True
+
+    def balances(self) -> dict[tuple[str, str], int]:
+        """Every account and period ever booked on, sorted, as `ledger/ledger.py` has it in memory."""
+        table = tables.balances
+        with self._engine.begin() as connection:
+            found = connection.execute(select(table.c.account, table.c.period, table.c.amount))
+            return {(account, period): int(amount) for account, period, amount in sorted(map(tuple, found))}
+
+    def entries(self, log: str | None = None) -> Iterator[tuple[str, Entry]]:
+        """All entries in the order of posting, each with its origin: "row" (from the log) or "grant"."""
+        table = tables.entries
+        query = select(table).order_by(table.c.log, table.c.batch, table.c.number)
+        if log is not None:
+            query = query.where(table.c.log == log)
+        with self._engine.begin() as connection:
+            for row in connection.execute(query):
+                yield row.origin, Entry(EntryKind(row.kind), row.source, row.target, int(row.amount), row.period)
+
+    def judged(self, log: str | None = None) -> dict[JudgedKey, tuple[int, int]]:
+        """Judged events, (good, bad), of one log or of all together."""
+        table = tables.judged
+        query = select(table)
+        if log is not None:
+            query = query.where(table.c.log == log)
+        counts: dict[JudgedKey, tuple[int, int]] = {}
+        with self._engine.begin() as connection:
+            for row in connection.execute(query):
+                key = JudgedKey(row.tenant, row.objective, row.tier, row.policy, row.period)
+                good, bad = counts.get(key, (0, 0))
+                counts[key] = (good + int(row.num_good), bad + int(row.num_bad))
+        return counts
+
+    def granted(self) -> dict[Account, tuple[int, int]]:
+        """What was granted so far: (bucket, pool part)."""
+        with self._engine.begin() as connection:
+            return {
+                Account(row.tenant, row.objective, row.period): (int(row.bucket), int(row.part))
+                for row in connection.execute(select(tables.granted))
+            }
+
+    def forget(self, log: str, first: int) -> None:
+        """Take out everything that came from that log, so that it can be posted again from offset `first`."""
+        table = tables.positions
+        with self._engine.begin() as connection:
+            Posting(connection, log, self.policies).take_out()
+            connection.execute(update(table).where(table.c.log == log).values(reached=first))

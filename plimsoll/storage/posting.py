@@ -1,0 +1,155 @@
+"""The statements of one posting, inside a transaction that its caller opened.
+
+Rows that several logs share are touched in one order everywhere (granted, then balances, each sorted), so that two
+postings wait for each other and never both.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from plimsoll.ledger.entry import Entry
+from plimsoll.policy.policy import Policy
+from plimsoll.storage.batch import Batch, JudgedKey, Move
+from plimsoll.storage.database import upsert
+from plimsoll.storage.grants import Account, grant_entries, grant_of
+from plimsoll.storage.tables import balances, entries, granted, judged, policies
+
+
+class Posting:
+    """What one log changes in the books."""
+
+    def __init__(self, connection: Connection, log: str, known: Mapping[str, Policy]) -> None:
+        self._connection = connection
+        self._log = log
+        self._policies = known
+
+    def keep_policies(self, new: Mapping[str, bytes]) -> None:
+        """Remember policies that the log brought, by version."""
+        if new:
+            rows = [{"version": version, "data": data} for version, data in sorted(new.items())]
+            self._connection.execute(upsert(self._connection, policies).on_conflict_do_nothing(), rows)
+
+    def count_judged(self, batch: Batch) -> None:
+        """Add the batch's judged events to those of its log."""
+        rows = [
+            {"log": self._log, **key._asdict(), "num_good": batch.good[key], "num_bad": batch.bad[key]}
+            for key in sorted(batch.good)
+        ]
+        if rows:
+            new = upsert(self._connection, judged)
+            added = {name: judged.c[name] + new.excluded[name] for name in ("num_good", "num_bad")}
+            self._connection.execute(
+                new.on_conflict_do_update(index_elements=judged.primary_key.columns, set_=added), rows
+            )
+
+    def waiting_for(self, versions: Iterable[str]) -> set[Account]:
+        """Accounts with events that were judged under these policies before the books knew them."""
+        query = select(judged.c.tenant, judged.c.objective, judged.c.period).where(judged.c.policy.in_(list(versions)))
+        return {Account(*row) for row in self._connection.execute(query.distinct())}
+
+    def grant(self, accounts: set[Account]) -> list[Entry]:
+        """Bring the grants of these accounts to what all their judged events allow; the entries that do so."""
+        made: list[Entry] = []
+        if not accounts:
+            return made
+        before = self._lock_granted(sorted(accounts))
+        counts = self._judged_of(accounts)
+        for account in sorted(accounts):
+            grant = grant_of(counts[account], self._policies)
+            bucket, part = before[account]
+            if (grant.bucket, grant.pool_part) != (bucket, part):
+                made += grant_entries(account, grant.bucket - bucket, grant.pool_part - part)
+                self._set_granted(account, grant.bucket, grant.pool_part)
+        return made
+
+    def book(self, batch: int, moves: Mapping[Move, int], grants: list[Entry]) -> None:
+        """Write entries under the batch's key and move the balances."""
+        rows = [
+            _row(self._log, batch, "row", Entry(move.kind, move.source, move.target, amount, move.period), move.minute)
+            for move, amount in sorted(moves.items())
+        ]
+        rows += [_row(self._log, batch, "grant", entry, 0) for entry in grants]
+        for number, row in enumerate(rows):
+            row["number"] = number
+        if rows:
+            self._connection.execute(insert(entries), rows)
+            self._move_balances(rows, 1)
+
+    def take_out(self) -> None:
+        """Undo all that the log ever changed."""
+        taken = [
+            dict(row) for row in self._connection.execute(select(entries).where(entries.c.log == self._log)).mappings()
+        ]
+        grants: defaultdict[Account, Counter[str]] = defaultdict(Counter)
+        for row in taken:
+            if row["origin"] == "grant":
+                grown = row["source"].startswith("world/")
+                tenant, objective, name = (row["target"] if grown else row["source"]).rsplit("/", 2)
+                grants[Account(tenant, objective, row["period"])][name] += row["amount"] if grown else -row["amount"]
+        for account, (bucket, part) in self._lock_granted(sorted(grants)).items():
+            self._set_granted(account, bucket - grants[account]["bucket"], part - grants[account]["part"])
+        for table in (entries, judged):
+            self._connection.execute(delete(table).where(table.c.log == self._log))
+        self._move_balances(taken, -1)
+
+    def _lock_granted(self, accounts: list[Account]) -> dict[Account, tuple[int, int]]:
+        """What was granted to each; nobody else changes it before this transaction ends."""
+        if not accounts:
+            return {}
+        new = upsert(self._connection, granted)
+        touch = new.on_conflict_do_update(index_elements=granted.primary_key.columns, set_={"bucket": granted.c.bucket})
+        self._connection.execute(touch, [{**account._asdict(), "bucket": 0, "part": 0} for account in accounts])
+        periods = {account.period for account in accounts}
+        wanted = set(accounts)
+        found = {
+            Account(row.tenant, row.objective, row.period): (int(row.bucket), int(row.part))
+            for row in self._connection.execute(select(granted).where(granted.c.period.in_(periods)))
+        }
+        return {account: amounts for account, amounts in found.items() if account in wanted}
+
+    def _set_granted(self, account: Account, bucket: int, part: int) -> None:
+        same = [granted.c[name] == value for name, value in account._asdict().items()]
+        self._connection.execute(update(granted).where(*same).values(bucket=bucket, part=part))
+
+    def _judged_of(self, accounts: set[Account]) -> dict[Account, list[tuple[JudgedKey, int]]]:
+        """Judged events of these accounts in all logs."""
+        periods, tenants = {account.period for account in accounts}, {account.tenant for account in accounts}
+        query = select(judged).where(judged.c.period.in_(periods), judged.c.tenant.in_(tenants))
+        counts: defaultdict[Account, list[tuple[JudgedKey, int]]] = defaultdict(list)
+        for row in self._connection.execute(query):
+            key = JudgedKey(row.tenant, row.objective, row.tier, row.policy, row.period)
+            counts[Account(row.tenant, row.objective, row.period)].append((key, int(row.num_good) + int(row.num_bad)))
+        return counts
+
+    def _move_balances(self, rows: list[dict[str, Any]], sign: int) -> None:
+        moved: Counter[tuple[str, str]] = Counter()
+        for row in rows:
+            moved[row["source"], row["period"]] -= sign * row["amount"]
+            moved[row["target"], row["period"]] += sign * row["amount"]
+        if moved:
+            new = upsert(self._connection, balances)
+            added = {"amount": balances.c.amount + new.excluded.amount}
+            self._connection.execute(
+                new.on_conflict_do_update(index_elements=balances.primary_key.columns, set_=added),
+                [
+                    {"account": account, "period": period, "amount": amount}
+                    for (account, period), amount in sorted(moved.items())
+                ],
+            )
+
+
+def _row(log: str, batch: int, origin: str, entry: Entry, minute: int) -> dict[str, Any]:
+    return {
+        "log": log,
+        "batch": batch,
+        "origin": origin,
+        "kind": entry.kind.value,
+        "source": entry.source,
+        "target": entry.target,
+        "amount": entry.amount,
+        "period": entry.period,
+        "minute": minute,
+    }
