@@ -16,6 +16,8 @@ app = App(
 COMMANDS: tuple[str, ...] = (
     "check",
     "key",
+    "ledger",
+    "project",
     "replay",
     "serve",
 )

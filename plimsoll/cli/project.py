@@ -1,0 +1,51 @@
+"""`plimsoll project`: bring the books and the Parquet files up to the log."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from plimsoll.storage.projections import TAKEOVER, Projections, follow
+
+
+def project(
+    directory: Path,
+    *,
+    follow_log: Annotated[bool, Parameter(name="--follow", negative="")] = False,
+    ledger: str | None = None,
+    parent: Annotated[int | None, Parameter(name="--parent", show=False)] = None,
+) -> None:
+    """Bring the ledger and the request log's Parquet files up to the journal of a data directory.
+
+    `plimsoll serve` runs this by itself. By hand it helps after a gateway was run without it, and on copies.
+    Whatever was interrupted before, each request is counted once.
+
+    Parameters
+    ----------
+    directory
+        The data directory, as given to `plimsoll serve`.
+    follow_log
+        Go on until SIGTERM or Ctrl-C, at most a second behind; then catch up and end.
+    ledger
+        Keep the books in PostgreSQL: postgresql://user@host/name. Default: ledger.sqlite in the directory.
+    parent
+        Process id of the gateway that started this one: end, up to date, when it is gone.
+    """
+    stopping: list[bool] = []
+    if follow_log:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopping.append(True))
+        os.nice(10)  # the gateway comes first
+    with Projections(directory, ledger, takeover=TAKEOVER if follow_log else 0.0) as projections:
+        if follow_log:
+            follow(projections, lambda: bool(stopping) or parent not in {None, os.getppid()}, _say)
+        else:
+            done = projections.catch_up()
+            _say(f"{done.num_settled} requests posted; ledger and Parquet hold the log up to offset {done.posted_to}")
+
+
+def _say(line: str) -> None:
+    print(f"plimsoll project: {line}", file=sys.stderr, flush=True)  # noqa: T201 - the command's own voice

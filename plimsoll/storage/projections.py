@@ -1,0 +1,128 @@
+"""The work of the projector: post the log to the books, write it as Parquet, again and again. Heavy imports."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+from msgspec import Struct
+from sqlalchemy.exc import OperationalError
+
+from plimsoll.errors import DataDirectoryBusy, StorageError
+from plimsoll.storage.batch import Batch
+from plimsoll.storage.datadir import DataDirectory, Lock
+from plimsoll.storage.keeper import NO_ROOM
+from plimsoll.storage.ledger import LedgerDatabase
+from plimsoll.storage.reader import first_offset, read_rows, sync_range
+from plimsoll.storage.requestlog import RequestLog
+
+BATCH_ROWS: Final = 20_000
+PAUSE: Final = 0.3
+"""s between looks at a log that has nothing new, so that no projection is more than 1 s behind."""
+TAKEOVER: Final = 15.0
+"""s to wait for a predecessor that is still catching up."""
+
+
+class Advance(Struct, frozen=True):
+    """What one round did."""
+
+    num_settled: int  # requests posted to the books
+    posted_to: int  # offset in the log
+    written_to: int  # offset up to which it is in Parquet
+    more: bool  # whether there is more to do at once
+
+
+class Projections:
+    """Both projections of one data directory, held under the projector's lock."""
+
+    def __init__(self, directory: Path, ledger: str | None = None, *, takeover: float = 0.0) -> None:
+        """DataDirectoryBusy where another projector has it, after waiting `takeover` s for it to end."""
+        paths = DataDirectory(directory)
+        self._log = paths.identity().log
+        self._journal = paths.journal
+        self._lock = _take_over(paths.projector_lock, takeover)
+        try:
+            self.books = LedgerDatabase(ledger or paths.ledger)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._requests = RequestLog(paths)
+        self._reached = self.books.position(self._log, first_offset(self._journal))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the lock and the database."""
+        self.books.close()
+        self._lock.release()
+
+    def advance(self, *, force: bool = False) -> Advance:
+        """Post what is new, and write a Parquet file where one is due (with `force`: of whatever there is)."""
+        batch = Batch(self._reached, self.books.policies).take(read_rows(self._journal, self._reached), BATCH_ROWS)
+        if batch.end > batch.start:
+            sync_range(self._journal, batch.start, batch.end)
+            if self.books.post(self._log, batch):
+                self._reached = batch.end
+            else:  # another projector, of a copy of this directory or with another lock, was here
+                self._reached = self.books.position(self._log)
+        more = self._requests.advance(self._reached, force=force)
+        return Advance(batch.num_settled, self._reached, self._requests.offset, more or batch.end > batch.start)
+
+    def catch_up(self) -> Advance:
+        """Advance until everything that is written by now is projected."""
+        done = self.advance(force=True)
+        total = done.num_settled
+        while done.more:
+            done = self.advance(force=True)
+            total += done.num_settled
+        return Advance(total, done.posted_to, done.written_to, False)
+
+
+def follow(
+    projections: Projections, stopped: Callable[[], bool], say: Callable[[str], None], pause: float = PAUSE
+) -> None:
+    """Advance for ever, until `stopped`, and then once more. A full disk or a lost database is waited out, and said."""
+    trouble = ""
+    while not stopped():
+        try:
+            advance = projections.advance()
+        except (OSError, OperationalError) as error:
+            told = _trouble(error)
+            if told != trouble:
+                say(f"projections wait: {told}")
+            trouble = told
+            time.sleep(pause * 3)
+            continue
+        if trouble:
+            say("projections go on")
+            trouble = ""
+        if not advance.more:
+            time.sleep(pause)
+    projections.catch_up()
+
+
+def _trouble(error: OSError | OperationalError) -> str:
+    """What to wait for; raises what waiting does not help."""
+    if isinstance(error, OSError):
+        if error.errno in NO_ROOM:
+            return error.strerror or str(error)
+        raise error
+    if isinstance(error.orig, sqlite3.Error) and "full" not in str(error.orig) and "locked" not in str(error.orig):
+        raise StorageError(f"the ledger cannot be written: {error.orig}") from error
+    return f"the ledger: {str(error.orig).splitlines()[0]}"
+
+
+def _take_over(path: Path, seconds: float) -> Lock:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return Lock(path)
+        except DataDirectoryBusy:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.1)
