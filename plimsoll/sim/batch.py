@@ -1,0 +1,252 @@
+"""Who is in a replica's next step: the scheduler and block accounting of vLLM V1.
+
+Running requests come first, in the order in which they were admitted: one token each, and a further chunk for the one
+prompt that may be begun and not whole. Then the waiting ones, as budget, sequences and blocks allow; where a running
+request had to be preempted for want of blocks, none is admitted in that step.
+
+Blocks of decoding jobs are counted by residue: a job that holds k tokens before step n needs a new block at every step
+where k is a multiple of the block size, so how many are needed in a run of steps is a sum over residues, not over jobs.
+"""
+
+from plimsoll.engine.blocks import blocks_for
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.sim.enginequeue import EngineQueue
+from plimsoll.sim.job import DECODE, ENDED, PREFILL, WAITING, Job
+from plimsoll.sim.kvcache import KvCache
+
+
+class Batch:
+    """The jobs of one replica, their places and their blocks; knows no time."""
+
+    def __init__(self, profile: EngineProfile) -> None:
+        self.num_steps = 0  # ended ones
+        self.num_preemptions = 0
+        self.prefix_queries = 0  # prompt tokens looked up
+        self.prefix_hits = 0  # of these, found
+        self.context = 0  # KV tokens of the decoding jobs before the step that runs now
+        self.kv = KvCache(profile.num_blocks, profile.prefix_caching)
+        self.queue = EngineQueue(profile.priority_scheduling)
+        self.decoding: dict[int, Job] = {}  # in the order in which they were admitted
+        self.prefills: list[Job] = []  # in the step that runs now
+        self.partial: Job | None = None  # a prompt begun and not computed whole: always the last one admitted
+        self._block = profile.block_size
+        self._budget = profile.max_batched_tokens
+        self._max_seqs = profile.max_num_seqs
+        self._reserve_prompt = profile.reserve_prompt
+        self._residues = [0] * profile.block_size  # decoding jobs that need a block at steps ≡ index
+
+    # The step to come.
+
+    def compose(self) -> list[Job]:
+        """Choose who is in the next step and take their blocks; who had to be preempted for it."""
+        self.prefills = []
+        preempted = self._keep_running()
+        if not preempted or not (self.decoding or self.prefills):
+            self._admit()
+        return preempted
+
+    def _keep_running(self) -> list[Job]:
+        preempted: list[Job] = []
+        needed = self._residues[(self.num_steps + 1) % self._block]
+        if needed <= self.kv.num_free:
+            self.kv.allocate(needed)
+        else:
+            self._squeeze(preempted)
+        job = self.partial
+        if job is not None:
+            self._continue_prompt(job, preempted)
+        return preempted
+
+    def _squeeze(self, preempted: list[Job]) -> None:
+        """There are fewer blocks than the decoding jobs need: serve them in order, preempting from the end."""
+        residue = (self.num_steps + 1) % self._block
+        served: set[int] = set()
+        for job in list(self.decoding.values()):
+            if job.state != DECODE or self._residue(job) != residue:
+                continue
+            if self._make_room(1, job, served, preempted):
+                self.kv.allocate(1)
+                served.add(job.id)
+
+    def _continue_prompt(self, job: Job, preempted: list[Job]) -> None:
+        chunk = min(job.target - job.computed, self._budget - len(self.decoding))
+        needed = blocks_for(job.computed + chunk, self._block) - blocks_for(job.computed, self._block)
+        if chunk <= 0 or not self._make_room(needed, job, set(), preempted):
+            return
+        self.kv.allocate(needed)
+        self._take_chunk(job, chunk)
+
+    def _make_room(self, needed: int, job: Job, served: set[int], preempted: list[Job]) -> bool:
+        """Preempt until `needed` blocks are free; False where `job` itself had to go."""
+        while self.kv.num_free < needed:
+            victim = self._victim()
+            self._preempt(victim, victim.id in served)
+            preempted.append(victim)
+            if victim is job:
+                return False
+        return True
+
+    def _victim(self) -> Job:
+        last = self.partial if self.partial is not None else next(reversed(self.decoding.values()))
+        if self.queue.by_priority:
+            for job in self.decoding.values():
+                if (job.priority, job.place) > (last.priority, last.place):
+                    last = job
+        return last
+
+    def _preempt(self, job: Job, served: bool) -> None:
+        """Take a job's blocks; it will compute its prompt and what it has produced anew, less what is still cached."""
+        if job.state == DECODE:
+            computed = self.computed(job)
+            held = computed + 1 if served else computed
+            self.leave(job)
+            job.generated += self.num_steps - job.since
+        else:
+            computed = held = job.computed
+            self.partial = None
+        own = computed // self._block - job.shared
+        self.kv.free([], blocks_for(held, self._block) - job.shared - own)
+        self.kv.leave(job.id, own)
+        self.kv.free(job.extents, 0)
+        job.kept = len(job.extents)
+        job.extents, job.shared, job.computed = [], 0, 0
+        job.target = job.prompt_tokens + job.generated
+        job.state = WAITING
+        job.num_preemptions += 1
+        self.num_preemptions += 1
+        self.queue.push_front(job)
+
+    # The waiting.
+
+    def _admit(self) -> None:
+        budget = self._budget - len(self.decoding)
+        for job in self.prefills:
+            budget -= job.chunk
+        while budget > 0 and self.queue.num_waiting and len(self.decoding) + len(self.prefills) < self._max_seqs:
+            job = self.queue.head()
+            if not self._begin(job, budget):
+                return
+            self.queue.pop()
+            budget -= job.chunk
+
+    def _begin(self, job: Job, budget: int) -> bool:
+        """Look its prompt up in the prefix cache and take blocks for its first chunk; False where they do not fit."""
+        block, kv = self._block, self.kv
+        found = kv.match(job.hashes, (job.target - 1) // job.hash_tokens) if kv.caching else []
+        own = kv.left_behind(job.id) if len(found) == job.kept else 0
+        hits, unused = own, own
+        for extent in found:
+            hits += extent.num_blocks
+            unused += extent.num_blocks if extent.refs == 0 else 0
+        chunk = min(budget, job.target - hits * block)
+        end = hits * block + chunk
+        if blocks_for(job.target if self._reserve_prompt else end, block) - hits + unused > kv.num_free:
+            return False
+        kv.take(found)
+        if own:
+            kv.take_own(job.id)
+        else:
+            kv.forget(job.id)
+        kv.allocate(blocks_for(end, block) - hits)
+        self._note_hits(job, hits * block)
+        job.extents, job.shared, job.computed = found, hits - own, hits * block
+        self._take_chunk(job, chunk)
+        return True
+
+    def _note_hits(self, job: Job, tokens: int) -> None:
+        if self.kv.caching and job.num_preemptions == 0:
+            job.cached_tokens = tokens
+            self.prefix_queries += job.target
+            self.prefix_hits += tokens
+
+    def _take_chunk(self, job: Job, chunk: int) -> None:
+        job.state, job.chunk = PREFILL, chunk
+        self.prefills.append(job)
+        self.partial = job if job.computed + chunk < job.target else None
+        self._publish(job, min(job.prompt_tokens, job.computed + chunk))
+
+    def _publish(self, job: Job, tokens: int) -> None:
+        """Let others hit the first `tokens` tokens of a job, as far as whole hashes reach."""
+        if not self.kv.caching:
+            return
+        num_blocks = job.hash_tokens // self._block
+        for index in range(len(job.extents), min(tokens // job.hash_tokens, len(job.hashes))):
+            job.extents.append(self.kv.publish(job.hashes[index], num_blocks))
+            job.shared += num_blocks
+
+    # Coming and going.
+
+    def join(self, job: Job) -> None:
+        """Its prompt is computed and its token out: it decodes from the next step on."""
+        job.state = DECODE
+        self.decoding[job.id] = job
+        self._residues[self._residue(job)] += 1
+        self.context += job.target
+
+    def leave(self, job: Job) -> None:
+        """Take a job out of the decoding ones; its blocks are not touched."""
+        del self.decoding[job.id]
+        self._residues[self._residue(job)] -= 1
+        self.context -= self.computed(job)
+
+    def finish(self, job: Job) -> None:
+        """Its last token came with the step that has just ended: give its blocks back."""
+        if job.state == DECODE:
+            computed = self.computed(job)
+            self._publish(job, computed)
+            self.leave(job)
+        else:
+            computed = job.computed
+        self.kv.free(job.extents, blocks_for(computed, self._block) - job.shared)
+        job.state = ENDED
+
+    def drop(self, job: Job) -> None:
+        """Cancel a job while a step runs: its blocks are free at once."""
+        if job.state == WAITING:
+            self.queue.remove(job)
+            self.kv.forget(job.id)
+        elif job.state == PREFILL:
+            self.kv.free(job.extents, blocks_for(job.computed + job.chunk, self._block) - job.shared)
+            self.prefills = [other for other in self.prefills if other is not job]
+            if self.partial is job:
+                self.partial = None
+        else:
+            held = self.computed(job) + 1
+            self.leave(job)
+            self.kv.free(job.extents, blocks_for(held, self._block) - job.shared)
+        job.state = ENDED
+
+    def computed(self, job: Job) -> int:
+        """KV tokens of a decoding job before the step that runs now."""
+        return job.target + self.num_steps - job.since
+
+    # Runs of decode steps.
+
+    def run_on(self, num: int) -> None:
+        """`num` steps end and as many begin, nobody coming or going, and blocks being enough."""
+        self.kv.allocate(self.blocks_needed(self.num_steps + 2, num))
+        self.end_steps(num)
+
+    def end_steps(self, num: int) -> None:
+        """`num` steps have ended."""
+        self.num_steps += num
+        self.context += len(self.decoding) * num
+
+    def blocks_needed(self, first: int, num: int) -> int:
+        """Blocks that the decoding jobs need at the starts of steps `first` to `first + num - 1`."""
+        needed = num // self._block * len(self.decoding)
+        for number in range(first, first + num % self._block):
+            needed += self._residues[number % self._block]
+        return needed
+
+    def last_with_blocks(self) -> int:
+        """Number of the last step for which all decoding jobs find blocks; at least the step that runs now."""
+        left = self.kv.num_free % len(self.decoding)
+        number = self.num_steps + 2 + self.kv.num_free // len(self.decoding) * self._block
+        while self._residues[number % self._block] <= left:
+            left -= self._residues[number % self._block]
+            number += 1
+        return number - 1
+
+    def _residue(self, job: Job) -> int:
+        return (job.since + 1 - job.target) % self._block

@@ -1,0 +1,59 @@
+"""One request inside a replica, and what a replica tells of it."""
+
+from typing import Final
+
+from plimsoll.sim.kvcache import Extent
+from plimsoll.slo.timing import TokenRun
+
+WAITING: Final = 0  # in the engine's own queue
+PREFILL: Final = 1  # some of its prompt is in the step that runs now, or was in the last one
+DECODE: Final = 2
+ENDED: Final = 3
+
+FIRST_TOKEN: Final = 0
+FINISHED: Final = 1
+PREEMPTED: Final = 2
+
+
+class Job:
+    """A request for a replica. `output_tokens` is what it will produce; 0 is prefill only (embeddings).
+
+    `hashes` are chained: equal at i means equal up to the end of the i-th stretch of `hash_tokens` tokens. Those that
+    lie beyond the prompt (a known answer, which the session's next prompt repeats) can be hit once the job has ended.
+    """
+
+    def __init__(
+        self, id_: int, prompt_tokens: int, output_tokens: int, hashes: tuple[int, ...] = (), hash_tokens: int = 512
+    ) -> None:
+        self.id = id_
+        self.prompt_tokens = prompt_tokens
+        self.output_tokens = output_tokens
+        self.hashes = hashes
+        self.hash_tokens = hash_tokens
+        self.priority = 0
+        self.cached_tokens = 0  # prompt tokens found in the prefix cache when first scheduled
+        self.num_preemptions = 0
+        self.first_token_at = 0.0
+        self.last_token_at = 0.0
+        # The replica's own notes.
+        self.state = WAITING
+        self.place = 0  # in the engine's queue, set there
+        self.order = 0  # place among the running
+        self.target = prompt_tokens  # tokens to compute before the next token comes
+        self.computed = 0  # of these, before the step that runs now (while prefilling)
+        self.chunk = 0  # tokens of it in the step that runs now (while prefilling)
+        self.generated = 0  # output tokens at the end of `since`
+        self.since = 0  # number of the step that ended its prefill
+        self.extents: list[Extent] = []  # KV under prefix hashes, from the start of the prompt, one a hash
+        self.shared = 0  # blocks in `extents`
+        self.kept = 0  # how many extents it had when it was preempted
+        self.earlier: list[TokenRun] = []  # gaps up to its last preemption, and across it
+
+
+class Output:
+    """What happened to a job: FIRST_TOKEN, FINISHED or PREEMPTED, at the end of a step."""
+
+    def __init__(self, kind: int, at: float, job: Job) -> None:
+        self.kind = kind
+        self.at = at
+        self.job = job

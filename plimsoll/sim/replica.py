@@ -1,0 +1,278 @@
+"""One replica: iteration-level continuous batching as vLLM V1 does it, jumping over runs of decode steps.
+
+`batch.py` says who is in a step, this file how long steps take and what they bring. A step's make-up is fixed when it
+starts; whatever arrives waits for its end.
+
+Between an arrival, an end, a cancel and a shortage of blocks a decode batch stays as it is, so its steps last d,
+d + g, d + 2g …: any number of them is one formula (`engine/steptime.py`). The rest is stepped. Time inside is counted
+from the start of a busy period, so that epoch seconds cost no precision.
+"""
+
+from heapq import heappop, heappush
+from math import inf, sqrt
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import StepTime
+from plimsoll.errors import ProfileError
+from plimsoll.governor.events import ReplicaReport
+from plimsoll.sim.batch import Batch
+from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, PREEMPTED, Job, Output
+from plimsoll.sim.steplog import StepLog
+from plimsoll.slo.timing import TokenRun
+
+
+class Replica:
+    """A serving engine with `profile`. Instants are on the caller's clock and never go back."""
+
+    def __init__(self, profile: EngineProfile, name: str = "") -> None:
+        self.profile = profile
+        self.name = name
+        self.batch = Batch(profile)
+        self._steps = StepTime(profile)
+        self._log = StepLog()
+        self._jobs: dict[int, Job] = {}
+        self._outputs: list[Output] = []
+        self._finishes: list[tuple[int, int, Job]] = []  # step, order, job
+        self._num_joined = 0
+        self._busy = False
+        self._steady = False  # the next step will be like this one, but for its context
+        self._extends = False  # the step that runs now goes on with the run that the log ends with
+        self._origin = 0.0  # start of the busy period
+        self._start = 0.0  # of the step that runs now, s after the origin
+        self._gap = 0.0  # its duration
+        self._growth = 0.0  # of each further step of the run
+        self._run_end = 0  # number of the last step of the steady run; 0: not known yet
+
+    def check(self, job: Job) -> None:
+        """Raise ProfileError where the engine could never hold the job."""
+        tokens, block = job.prompt_tokens + job.output_tokens, self.profile.block_size
+        capacity = self.profile.num_blocks * block
+        if job.prompt_tokens < 1 or job.output_tokens < 0:
+            raise ProfileError(f"job {job.id}: {job.prompt_tokens} prompt and {job.output_tokens} output tokens")
+        if tokens > self.profile.max_context:
+            raise ProfileError(f"job {job.id}: {tokens} tokens exceed the context of {self.profile.max_context}")
+        if tokens > capacity:
+            raise ProfileError(f"job {job.id}: {tokens} tokens exceed the KV cache of {capacity}")
+        if job.hashes and (job.hash_tokens < block or job.hash_tokens % block):
+            raise ProfileError(f"job {job.id}: hashes of {job.hash_tokens} tokens do not fit blocks of {block}")
+
+    def submit(self, at: float, job: Job) -> None:
+        """Hand a job over. Raises ProfileError where the engine could never hold it. Call `advance(at)` before."""
+        self.check(job)
+        self._jobs[job.id] = job
+        queue = self.batch.queue
+        blocked = self._steady and queue.num_waiting > 0 and not queue.by_priority
+        queue.push(job)
+        if not self._busy:
+            self._busy, self._origin = True, at
+            self._schedule(0.0)
+        elif not blocked:  # behind a head that does not fit either, nothing changes
+            self._steady = False
+
+    def cancel(self, job_id: int) -> bool:
+        """Drop a job; its blocks are free at once, its place in the step that runs now at that step's end.
+
+        False where it is not here (ended, or never was). Call `advance(at)` before.
+        """
+        job = self._jobs.pop(job_id, None)
+        if job is None:
+            return False
+        self.batch.drop(job)
+        self._steady = False
+        return True
+
+    def next_at(self) -> float:
+        """When something will next be told, if nothing is submitted or cancelled before; inf when idle."""
+        if not self._busy:
+            return inf
+        return self._ends_at(self._last_of_run() - self.batch.num_steps if self._steady else 1)
+
+    def step_ends_at(self) -> float:
+        """When the step that runs now ends; inf when idle."""
+        return self._ends_at(1) if self._busy else inf
+
+    def advance(self, until: float) -> list[Output]:
+        """End all steps that end by `until`; what they brought, in order."""
+        while self._busy and self._ends_at(1) <= until:
+            if self._steady:
+                self._jump(until)
+            else:
+                self._end_step()
+        outputs = self._outputs
+        if outputs:
+            self._outputs = []
+        return outputs
+
+    def runs(self, job: Job) -> list[TokenRun]:
+        """The gaps after the first token of a job that has just FINISHED; ask before the replica moves on."""
+        runs = list(job.earlier)
+        if job.output_tokens > job.generated:
+            self._log.runs(job.since, self._finish_step(job), runs)
+        return runs
+
+    def report(self, at: float) -> ReplicaReport:
+        """What it would say of itself: the state after the last step that ended by `at`. Call `advance(at)` before."""
+        batch = self.batch
+        return ReplicaReport(
+            replica=self.name,
+            healthy=True,
+            reported_at=at,
+            running=len(batch.decoding) + len(batch.prefills),
+            waiting=batch.queue.num_waiting,
+            kv_usage=batch.kv.usage,
+            kv_blocks=batch.kv.num_blocks,
+            block_size=self.profile.block_size,
+            prefix_queries=batch.prefix_queries if batch.kv.caching else None,
+            prefix_hits=batch.prefix_hits if batch.kv.caching else None,
+            preemptions=batch.num_preemptions,
+            max_context=self.profile.max_context,
+        )
+
+    # Steps and jumps.
+
+    def _schedule(self, now: float) -> None:
+        """Start the step after a boundary at `now`, s after the origin."""
+        self._start, self._gap, self._growth = now, 0.0, 0.0
+        self._steady, self._extends, self._run_end = False, False, 0
+        batch = self.batch
+        if not (batch.decoding or batch.partial or batch.queue.num_waiting):
+            self._busy = False
+            return
+        preempted = batch.compose()
+        for job in preempted:
+            self._note_preemption(job, self._origin + now)
+        if not (batch.decoding or batch.prefills):
+            raise RuntimeError("a replica with waiting jobs and nobody running admits none of them")
+        if self._log.is_long:
+            self._log.prune(min((job.since for job in batch.decoding.values()), default=batch.num_steps))
+        num_seqs = len(batch.decoding)
+        if batch.prefills:
+            self._gap = self._mixed_step(num_seqs)
+            return
+        self._gap, self._growth = self._steps.decode(num_seqs, batch.context), self._steps.growth(num_seqs)
+        self._steady = not preempted  # after a preemption the waiting were not asked
+
+    def _mixed_step(self, num_seqs: int) -> float:
+        tokens, work, history = 0, 0.0, 0
+        for job in self.batch.prefills:
+            tokens += job.chunk
+            work += job.chunk * (job.computed + job.chunk / 2)
+            history += job.chunk * job.computed
+        num_prefills = len(self.batch.prefills)
+        return self._steps.mixed(tokens, num_prefills, num_seqs, self.batch.context, work, history / tokens)
+
+    def _ends_at(self, num: int) -> float:
+        """When the `num`-th step from the one that runs now on ends, in a steady run."""
+        return self._origin + (self._start + (num * self._gap + self._growth * (num * (num - 1) / 2)))
+
+    def _end_step(self) -> None:
+        end = self._start + self._gap
+        self._note_steps(1)
+        self.batch.end_steps(1)
+        self._finish_due(self._origin + end)
+        for job in self.batch.prefills:
+            job.computed += job.chunk
+            if job.computed == job.target:
+                self._prefilled(job, self._origin + end)
+        self._schedule(end)
+
+    def _jump(self, until: float) -> None:
+        """End as many steps of a steady run as end by `until`, and start the next one."""
+        batch, last = self.batch, self._last_of_run()
+        num = self._num_by(until, last - batch.num_steps)
+        self._note_steps(num)
+        end = self._start + (num * self._gap + self._growth * (num * (num - 1) / 2))
+        if batch.num_steps + num == last:
+            batch.run_on(num - 1)
+            batch.end_steps(1)
+            self._finish_due(self._origin + end)
+            self._schedule(end)
+            return
+        batch.run_on(num)
+        self._start, self._extends = end, True
+        self._gap = self._steps.decode(len(batch.decoding), batch.context)
+
+    def _note_steps(self, num: int) -> None:
+        if self._extends:
+            self._log.extend(num)
+        else:
+            self._log.add(self.batch.num_steps + 1, self._origin + self._start, self._gap, self._growth, num)
+
+    def _num_by(self, until: float, most: int) -> int:
+        """How many steps of the steady run end by `until`, at least one, at most `most`."""
+        if self._ends_at(most) <= until:
+            return most
+        span, gap, growth = until - self._origin - self._start, self._gap, self._growth
+        if growth > 0.0:
+            half = gap - growth / 2
+            num = int((sqrt(half * half + 2 * growth * max(0.0, span)) - half) / growth)
+        else:
+            num = int(span / gap)
+        num = max(1, min(num, most))
+        while num > 1 and self._ends_at(num) > until:
+            num -= 1
+        while num < most and self._ends_at(num + 1) <= until:
+            num += 1
+        return num
+
+    def _last_of_run(self) -> int:
+        """Number of the step with which the steady run ends: a job finishes, or blocks run out after it."""
+        if self._run_end:
+            return self._run_end
+        while not self._is_due(self._finishes[0]):
+            heappop(self._finishes)
+        batch, finish = self.batch, self._finishes[0][0]
+        if batch.blocks_needed(batch.num_steps + 2, finish - batch.num_steps - 1) > batch.kv.num_free:
+            finish = batch.last_with_blocks()
+        self._run_end = finish
+        return finish
+
+    # What steps bring.
+
+    def _prefilled(self, job: Job, at: float) -> None:
+        """The last chunk of its prompt is computed: a token comes out."""
+        if job.output_tokens:
+            self._first(job, at)
+        if job.generated == job.output_tokens:
+            self._finish(job, at)
+            return
+        self.batch.join(job)
+        self._num_joined += 1
+        heappush(self._finishes, (self._finish_step(job), self._num_joined, job))
+
+    def _first(self, job: Job, at: float) -> None:
+        job.since = self.batch.num_steps
+        job.generated += 1
+        if job.generated == 1:
+            job.first_token_at = at
+            self._outputs.append(Output(FIRST_TOKEN, at, job))
+        else:
+            job.earlier.append(TokenRun(job.last_token_at, at - job.last_token_at, 0.0, 1))
+        job.last_token_at = at
+
+    def _finish_step(self, job: Job) -> int:
+        return job.since + job.output_tokens - job.generated
+
+    def _is_due(self, entry: tuple[int, int, Job]) -> bool:
+        """Whether a note of a finish still holds: a job that was preempted since has a later one."""
+        return entry[2].state == DECODE and entry[0] == self._finish_step(entry[2])
+
+    def _finish_due(self, at: float) -> None:
+        finishes = self._finishes
+        while finishes and finishes[0][0] <= self.batch.num_steps:
+            entry = heappop(finishes)
+            if self._is_due(entry):
+                entry[2].last_token_at = at
+                self._finish(entry[2], at)
+
+    def _finish(self, job: Job, at: float) -> None:
+        self.batch.finish(job)
+        del self._jobs[job.id]
+        self._outputs.append(Output(FINISHED, at, job))
+
+    def _note_preemption(self, job: Job, at: float) -> None:
+        if job.since:
+            self._log.runs(job.since, self.batch.num_steps, job.earlier)
+            job.last_token_at = at  # it ran in the step that has just ended
+            job.since = 0
+        self._outputs.append(Output(PREEMPTED, at, job))
