@@ -15,6 +15,7 @@ app = App(
 )
 COMMANDS: tuple[str, ...] = (
     "check",
+    "emulate",
     "key",
     "ledger",
     "project",

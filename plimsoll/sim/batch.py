@@ -34,6 +34,7 @@ class Batch:
         self._max_seqs = profile.max_num_seqs
         self._reserve_prompt = profile.reserve_prompt
         self._residues = [0] * profile.block_size  # decoding jobs that need a block at steps ≡ index
+        self._unserved: set[int] = set()  # jobs that have no block yet for the step to come
 
     # The step to come.
 
@@ -60,27 +61,26 @@ class Batch:
     def _squeeze(self, preempted: list[Job]) -> None:
         """There are fewer blocks than the decoding jobs need: serve them in order, preempting from the end."""
         residue = (self.num_steps + 1) % self._block
-        served: set[int] = set()
-        for job in list(self.decoding.values()):
-            if job.state != DECODE or self._residue(job) != residue:
-                continue
-            if self._make_room(1, job, served, preempted):
+        needy = [job for job in self.decoding.values() if self._residue(job) == residue]
+        self._unserved = {job.id for job in needy}
+        for job in needy:
+            if job.state == DECODE and self._make_room(1, job, preempted):
                 self.kv.allocate(1)
-                served.add(job.id)
+                self._unserved.remove(job.id)
+        self._unserved = set()
 
     def _continue_prompt(self, job: Job, preempted: list[Job]) -> None:
         chunk = min(job.target - job.computed, self._budget - len(self.decoding))
         needed = blocks_for(job.computed + chunk, self._block) - blocks_for(job.computed, self._block)
-        if chunk <= 0 or not self._make_room(needed, job, set(), preempted):
-            return
-        self.kv.allocate(needed)
-        self._take_chunk(job, chunk)
+        if self._make_room(needed, job, preempted):
+            self.kv.allocate(needed)
+            self._take_chunk(job, chunk)
 
-    def _make_room(self, needed: int, job: Job, served: set[int], preempted: list[Job]) -> bool:
+    def _make_room(self, needed: int, job: Job, preempted: list[Job]) -> bool:
         """Preempt until `needed` blocks are free; False where `job` itself had to go."""
         while self.kv.num_free < needed:
             victim = self._victim()
-            self._preempt(victim, victim.id in served)
+            self._preempt(victim)
             preempted.append(victim)
             if victim is job:
                 return False
@@ -94,11 +94,11 @@ class Batch:
                     last = job
         return last
 
-    def _preempt(self, job: Job, served: bool) -> None:
+    def _preempt(self, job: Job) -> None:
         """Take a job's blocks; it will compute its prompt and what it has produced anew, less what is still cached."""
         if job.state == DECODE:
             computed = self.computed(job)
-            held = computed + 1 if served else computed
+            held = computed if job.id in self._unserved else computed + 1
             self.leave(job)
             job.generated += self.num_steps - job.since
         else:

@@ -13,6 +13,7 @@ ENDED: Final = 3
 FIRST_TOKEN: Final = 0
 FINISHED: Final = 1
 PREEMPTED: Final = 2
+RESUMED: Final = 3  # a token came again after a preemption
 
 
 class Job:
@@ -51,7 +52,7 @@ class Job:
 
 
 class Output:
-    """What happened to a job: FIRST_TOKEN, FINISHED or PREEMPTED, at the end of a step."""
+    """What happened to a job: FIRST_TOKEN, FINISHED, PREEMPTED or RESUMED, at the end of a step."""
 
     def __init__(self, kind: int, at: float, job: Job) -> None:
         self.kind = kind

@@ -16,7 +16,7 @@ from plimsoll.engine.steptime import StepTime
 from plimsoll.errors import ProfileError
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.sim.batch import Batch
-from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, PREEMPTED, Job, Output
+from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, PREEMPTED, RESUMED, Job, Output
 from plimsoll.sim.steplog import StepLog
 from plimsoll.slo.timing import TokenRun
 
@@ -248,6 +248,7 @@ class Replica:
             self._outputs.append(Output(FIRST_TOKEN, at, job))
         else:
             job.earlier.append(TokenRun(job.last_token_at, at - job.last_token_at, 0.0, 1))
+            self._outputs.append(Output(RESUMED, at, job))
         job.last_token_at = at
 
     def _finish_step(self, job: Job) -> int:

@@ -37,6 +37,7 @@ class Request:
     chunk: int = 0
     generated: int = 0
     decoding: bool = False
+    num_keyed: int = 0
     blocks: list[Block] = field(default_factory=list)
     cached: int | None = None
     preemptions: int = 0
@@ -130,12 +131,15 @@ class ReferenceReplica:
         if needed > len(self.blocks.free):
             return False
         request.blocks += [self.blocks.new() for _ in range(needed)]
-        for index in range(tokens // size if self.blocks.caching else 0):
-            block, key = request.blocks[index], self.key(request, index)
-            if block.key is None and key not in self.blocks.cached:
-                # Its own blocks can be hit only by itself, after a preemption.
-                block.key = key
-                self.blocks.cached[key] = block
+        for index in range(request.num_keyed, tokens // size if self.blocks.caching else 0):
+            key = self.key(request, index)  # asked once a block, when it fills up
+            old = self.blocks.cached.get(key)
+            if old is not None and isinstance(key, tuple):  # its own copy of before a preemption, not found again
+                old.key = None
+            if old is None or isinstance(key, tuple):
+                request.blocks[index].key = key
+                self.blocks.cached[key] = request.blocks[index]
+            request.num_keyed = index + 1
         return True
 
     def schedule(self) -> list[Request]:
@@ -172,7 +176,7 @@ class ReferenceReplica:
                 del self.blocks.cached[block.key]
                 block.key = None
         self.blocks.give_back(request.blocks)
-        request.blocks, request.computed, request.decoding = [], 0, False
+        request.blocks, request.computed, request.decoding, request.num_keyed = [], 0, False, 0
         request.preemptions += 1
         self.waiting.insert(0, request)
 
@@ -196,7 +200,7 @@ class ReferenceReplica:
                 return
             for block in hits:
                 self.blocks.take(block)
-            request.blocks, request.computed, request.chunk = hits, computed, chunk
+            request.blocks, request.computed, request.chunk, request.num_keyed = hits, computed, chunk, len(hits)
             if request.cached is None:
                 request.cached = computed
             self.grow(request, computed + chunk)
