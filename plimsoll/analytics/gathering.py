@@ -23,6 +23,11 @@ EVERYTHING: Final = Window()
 """All that the log holds."""
 
 
+MAX_CAUSES: Final = 50
+"""Causes shown by name, the most frequent ones: clients choose their names, so there may be any number."""
+OTHER_CAUSES: Final = "(others)"
+
+
 class BudgetKey(NamedTuple):
     """One budget: an objective of a tenant over one calendar month (of the tenant's zone) under one target."""
 
@@ -63,7 +68,7 @@ def gather(
         if record.arrived_at >= window.until:
             continue
         known = promises.get(record.policy_version, promises[policy.version])
-        _book(gathered, record, known, zone_of(policy, record.tenant))
+        _book(gathered, record, known, zone_of(policy, record.tenant), window.since)
         if record.arrived_at < window.since:
             continue
         gathered.num_repeated += record.request_id in seen
@@ -71,6 +76,7 @@ def gather(
         gathered.policy_versions.add(record.policy_version)
         gathered.tally_of(record.tenant, record.tier).add(record, known)
         gathered.causes.setdefault(record.cause, Tally()).add(record, known)
+    _fold_rare_causes(gathered)
     return gathered
 
 
@@ -80,8 +86,18 @@ def zone_of(policy: Policy, tenant: str) -> str:
     return own or policy.service.timezone
 
 
-def _book(gathered: Gathered, record: Record, promises: Promises, zone: str) -> None:
+def _fold_rare_causes(gathered: Gathered) -> None:
+    ranked = sorted(gathered.causes.items(), key=lambda item: (-item[1].num, item[0]))
+    for cause, tally in ranked[MAX_CAUSES:]:
+        gathered.causes.setdefault(OTHER_CAUSES, Tally()).merge(tally)
+        del gathered.causes[cause]
+
+
+def _book(gathered: Gathered, record: Record, promises: Promises, zone: str, since: float) -> None:
+    """Into the month of its arrival, from the window's first month on."""
     period = period_of(record.arrived_at, zone)
+    if since > -inf and period < period_of(since, zone):
+        return
     for verdict in record.verdicts:
         objective = promises.get((record.tier, verdict.objective))
         if objective is not None and verdict.num_good + verdict.num_bad:
