@@ -20,6 +20,7 @@ COMMANDS: tuple[str, ...] = (
     "ledger",
     "project",
     "replay",
+    "report",
     "serve",
 )
 """Each is a module of this room with a function of the same name; its docstring is the help."""

@@ -67,13 +67,14 @@ def make(
 ) -> tuple[Report, str]:
     """The report and the zone in which its times are to be read; UsageError where a window or file makes no sense."""
     from plimsoll.storage.aggregate import aggregate  # noqa: PLC0415 - DuckDB, only where it is needed
+    from plimsoll.storage.promised import policy_in_force, policy_versions  # noqa: PLC0415 - as above
     from plimsoll.storage.query import connect  # noqa: PLC0415 - as above
 
     with connect(directory) as connection:
-        promised = document.load(policy or directory / "policy.yaml")
+        promised = policy_in_force(directory) if policy is None else document.load(policy)
         last = connection.execute("SELECT max(arrived_at) FROM requests").fetchall()[0][0]
         window = window_of(since, until, tenant, promised, last)
-        gathered = aggregate(connection, promised, window, _versions(directory))
+        gathered = aggregate(connection, promised, window, policy_versions(directory))
     return compile_report(gathered, promised, window, str(directory)), promised.service.timezone
 
 
@@ -103,12 +104,6 @@ def instant(text: str, zone: str, last: float | None) -> float:
     except UnitError:
         raise UsageError(f"{text!r} is no time: write 2026-11-30, 2026-11-30T12:00 or 2h") from None
     return float("-inf") if last is None else last - seconds
-
-
-def _versions(directory: Path) -> dict[str, Policy]:
-    """Earlier policies, by which earlier requests were judged."""
-    del directory
-    return {}
 
 
 def _write_page(found: Report, zone: str, path: Path) -> None:

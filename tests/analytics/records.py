@@ -13,7 +13,7 @@ from plimsoll.slo.timing import Timing, TokenClock
 
 START = 1_793_500_000.0  # 2026-11-01 in Shanghai as in UTC
 
-POLICY: Policy = document.parse("""plimsoll: 1
+POLICY_TEXT = """plimsoll: 1
 service: {timezone: Asia/Shanghai}
 tiers:
   - name: gold
@@ -28,7 +28,8 @@ tenants:
   - {name: globex, tier: gold, weight: 2}
   - {name: batch, tier: bronze}
 pools: []
-""")
+"""
+POLICY: Policy = document.parse(POLICY_TEXT)
 
 _BLANK = Record(
     request_id=0, client_request_id="", trace_id="", session="", tenant="acme", tier="gold", tier_served="gold",

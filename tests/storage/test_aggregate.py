@@ -37,7 +37,7 @@ windows = st.builds(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(logs(), windows)
 def test_both_ways_give_one_report(log: list[Record], window: Window) -> None:
     plain, sql = report(gather(log, POLICY, window), window), report(by_sql(log, window), window)

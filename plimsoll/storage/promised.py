@@ -1,0 +1,38 @@
+"""Which policies a data directory was run under: the copy in force, and earlier versions from its books."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from plimsoll.errors import UsageError
+from plimsoll.policy import document
+from plimsoll.policy.policy import Policy
+from plimsoll.storage.datadir import DataDirectory
+from plimsoll.storage.policies import decode_policy
+
+
+def policy_in_force(directory: Path) -> Policy:
+    """The policy that the gateway copied into the directory when it last read it.
+
+    Raises UsageError where there is none, PolicyError where it is no longer good.
+    """
+    path = DataDirectory(directory).policy
+    if not path.exists():
+        raise UsageError(f"{directory} holds no policy.yaml: name one with --policy")
+    return document.load(path)
+
+
+def policy_versions(directory: Path) -> dict[str, Policy]:
+    """Every policy by which requests were judged, by version, as far as the ledger was projected.
+
+    Reads only, and finds nothing where there is no ledger yet.
+    """
+    path = DataDirectory(directory).ledger
+    if not path.exists():
+        return {}
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as connection:
+            rows = connection.execute("SELECT version, data FROM policies").fetchall()
+    except sqlite3.Error:  # a ledger that is being made, or is of another kind: budgets then follow the latest targets
+        return {}
+    return {version: decode_policy(data) for version, data in rows}
