@@ -68,6 +68,7 @@ class Service:
         self._settings = settings
         self._app = app
         self._metrics = Metrics()
+        self._reloading: asyncio.Task[None] | None = None
         app.driver.carrier.settled.append(self._metrics.settled)
         self._copy_policy()
 
@@ -91,18 +92,21 @@ class Service:
         page.sample(journal.room_bytes, mode=journal.mode)
         return page.encode()
 
-    def reload(self) -> Reloaded:
+    async def reload(self) -> Reloaded:
         """See `Operations`."""
         promise = read_promise(self._settings)
-        self._app.change_policy(promise)
+        await self._app.change_policy(promise)
         self._copy_policy()
         _log.info("policy %s is in force", promise.policy.version)
         return Reloaded(promise.policy.version, promise.warnings)
 
     def on_hangup(self) -> None:
         """SIGHUP: reload, and say so where it cannot be."""
+        self._reloading = asyncio.create_task(self._reload_or_tell())
+
+    async def _reload_or_tell(self) -> None:
         try:
-            self.reload()
+            await self.reload()
         except PlimsollError as error:
             _log.error("the old policy stays in force: %s", error)
 

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from plimsoll.errors import PlimsollError, PolicyError
-from plimsoll.gateway.feed import Feed, Subscription
+from plimsoll.gateway.feed import Feed
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,7 +38,7 @@ class Operations(Protocol):
     def snapshot(self) -> bytes:
         """The governor's state, JSON."""
 
-    def reload(self) -> Reloaded:
+    async def reload(self) -> Reloaded:
         """Read the policy again and go by it. Raises PlimsollError, and then the old one stays."""
 
 
@@ -52,7 +52,6 @@ class Admin:
         self._operations = operations
         self._token = token
         self._runner: web.AppRunner | None = None
-        self._streams: set[Subscription] = set()
 
     async def listen(self, host: str, port: int) -> int:
         """Listen there (port 0: any free one); returns the port. OSError where it is taken."""
@@ -102,7 +101,7 @@ class Admin:
 
     async def _reload(self, _: web.Request) -> web.Response:
         try:
-            done = self._operations.reload()
+            done = await self._operations.reload()
         except PolicyError as error:
             return _error(400, "the old policy stays in force", faults=[str(fault) for fault in error.faults])
         except PlimsollError as error:
@@ -112,16 +111,14 @@ class Admin:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         stream = web.StreamResponse(headers={"content-type": "text/event-stream", "cache-control": "no-store"})
         await stream.prepare(request)
-        subscription = Subscription()
-        subscriptions = self._operations.feed.subscriptions
-        subscriptions.add(subscription)
+        subscription = self._operations.feed.subscribe()
         try:
             while True:
                 await stream.write(await subscription.take())
         except (ConnectionResetError, ConnectionAbortedError):
             return stream
         finally:
-            subscriptions.discard(subscription)
+            self._operations.feed.unsubscribe(subscription)
 
 
 def _json(status: int, document: object) -> web.Response:

@@ -47,7 +47,7 @@ class App:
         self.governor = Governor(promise.policy, promise.profiles)
         loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(1, "plimsoll-body")
-        around = Surroundings(clock, _call_at(loop, clock), _offload(loop, self._threads))
+        around = Surroundings(clock, _call_at(loop, clock), loop.call_soon, _offload(loop, self._threads))
         self.driver = Driver(
             promise.policy,
             DirectChannel(self.governor),
@@ -56,12 +56,11 @@ class App:
             first_request_id=journal.next_request_id,
             trace_seed=int.from_bytes(os.urandom(8)),
         )
-        self.feed = Feed()
-        self.driver.carrier.watchers.append(self.feed)
+        self.feed = Feed(self.driver.carrier.watchers)
         self.server = HttpServer(self.driver, promise.policy.gateway, clock)
         self.prober = Prober(clock, self.driver.replicas_reported)
-        self.prober.take(promise.policy)
         self._probing: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
         self._note_policy(promise.policy)
 
     async def listen(self, host: str, port: int) -> int:
@@ -70,8 +69,10 @@ class App:
             bound = await self.server.listen(host, port)
         except OSError as error:
             raise UsageError(cannot_listen(host, port, error, "--port")) from error
+        await self.prober.meet(self.driver.policy, FIRST_LOOK)
+        self.prober.take(self.driver.policy)
+        self.prober.deliver()
         self._probing = asyncio.create_task(self.prober.run())
-        await self.prober.first_look(FIRST_LOOK)
         return bound
 
     def unready(self) -> list[str]:
@@ -86,13 +87,16 @@ class App:
             reasons += ["no replica is up", *(f"{replica.url}: {replica.why}" for replica in replicas)]
         return reasons
 
-    def change_policy(self, promise: Promise) -> None:
-        """Go by another policy from now on. Open requests, connections and learnt figures stay."""
-        self.governor.add_profiles(promise.profiles)
-        self.driver.change_policy(promise.policy)
-        self.server.rules = promise.policy.gateway
-        self.prober.take(promise.policy)
-        self._note_policy(promise.policy)
+    async def change_policy(self, promise: Promise) -> None:
+        """Go by another policy, once its replicas have been asked. Open requests, connections, learnt figures stay."""
+        async with self._changing:
+            await self.prober.meet(promise.policy, FIRST_LOOK)
+            self.governor.add_profiles(promise.profiles)
+            self.driver.change_policy(promise.policy)
+            self.server.rules = promise.policy.gateway
+            self.prober.take(promise.policy)
+            self.prober.deliver()
+            self._note_policy(promise.policy)
 
     async def drain(self) -> None:
         """Refuse new requests, let the open ones end within the policy's `drain` time, end the rest with their rows."""

@@ -63,6 +63,7 @@ class Surroundings(NamedTuple):
 
     clock: Clock
     call_at: Callable[[float, Callable[[], None]], Timer]  # an instant on that clock
+    call_soon: Callable[[Callable[[], None]], object]  # when what is being handled now has been handled
     offload: Callable[[Callable[[], Any], Callable[[Any], None]], None]  # work beside the loop, then `done` back on it
 
 
@@ -84,6 +85,7 @@ class Carrier:
         self._books = books
         self._around = around
         self._wake = wake
+        self._unflushed = False
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._carriers: dict[type, Callable[[Any], None]] = {
@@ -105,19 +107,19 @@ class Carrier:
     def carry_out(self, decisions: Sequence[Decision]) -> None:
         """All of them: first into the books, then onto the wire."""
         books = self._books
-        written = False
+        ended = False
         if self.watchers:
             self._tell(decisions)
         for decision in decisions:
             kind = decision.__class__
             if kind is Settle:
                 books.settle(decision)  # type: ignore[arg-type]  # checked by its class, which is cheap
-                written = True
+                ended = True
                 for settled in self.settled:
                     settled(decision)  # type: ignore[arg-type]
             elif kind is Dispatch or kind is Enqueue:
-                written |= self._open(decision.request_id)  # type: ignore[union-attr]
-        if written:
+                self._open(decision.request_id)  # type: ignore[union-attr]
+        if ended:
             self._flush()
         for decision in decisions:
             carry = self._carriers.get(decision.__class__)
@@ -137,10 +139,11 @@ class Carrier:
             for watcher in self.watchers:
                 watcher.decided(at, tenant, decision)
 
-    def _open(self, request_id: int) -> bool:
+    def _open(self, request_id: int) -> None:
+        """We are answerable from now on. Requests that came together share one write."""
         flight = self.flights.get(request_id)
         if flight is None or flight.opened or flight.arrival is None:
-            return False
+            return
         arrival = flight.arrival
         flight.opened = True
         self._books.opened(
@@ -155,10 +158,17 @@ class Carrier:
             arrival.upstream_time,
             arrival.cause,
         )
-        return True
+        if not self._unflushed:
+            self._unflushed = True
+            self._around.call_soon(self._flush_opened)
+
+    def _flush_opened(self) -> None:
+        if self._unflushed:
+            self._flush()
 
     def _flush(self) -> None:
         """A failing disk must not break the streams in hand; the journal refuses further requests by itself."""
+        self._unflushed = False
         try:
             self._books.flush()
         except StorageError as error:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from plimsoll.gateway.carrier import Watcher
 from plimsoll.governor.decisions import Decision
 
 MOST: Final = 2000  # events that one watcher may be behind
@@ -47,14 +48,28 @@ class Subscription:
 
 
 class Feed:
-    """A carrier's watcher that passes on to any number of subscriptions."""
+    """A carrier's watcher that passes on to any number of subscriptions; it watches only while there are some."""
 
-    def __init__(self) -> None:
-        self.subscriptions: set[Subscription] = set()
+    def __init__(self, watchers: list[Watcher]) -> None:
+        self._watchers = watchers
+        self._subscriptions: set[Subscription] = set()
+
+    def subscribe(self) -> Subscription:
+        """Everything from now on; `unsubscribe` when done."""
+        if not self._subscriptions:
+            self._watchers.append(self)
+        subscription = Subscription()
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """No more."""
+        self._subscriptions.discard(subscription)
+        if not self._subscriptions and self in self._watchers:
+            self._watchers.remove(self)
 
     def decided(self, at: float, tenant: str, decision: Decision) -> None:
-        """See `carrier.Watcher`. Costs next to nothing while nobody watches."""
-        if self.subscriptions:
-            line = b"data: " + _encode(Told(at, tenant, decision)) + b"\n\n"
-            for subscription in self.subscriptions:
-                subscription.add(line)
+        """See `carrier.Watcher`."""
+        line = b"data: " + _encode(Told(at, tenant, decision)) + b"\n\n"
+        for subscription in self._subscriptions:
+            subscription.add(line)

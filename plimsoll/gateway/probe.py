@@ -117,37 +117,41 @@ class Prober:
 
     def __init__(self, clock: Clock, deliver: Callable[[tuple[ReplicaReport, ...]], None]) -> None:
         self.replicas: dict[str, ReplicaProbe] = {}
+        self._met: dict[str, ReplicaProbe] = {}
         self._clock = clock
         self._deliver = deliver
         self._every = 1.0
         self._changed = asyncio.Event()
 
+    async def meet(self, policy: Policy, patience: float) -> None:
+        """Ask the replicas that this policy brings, before it is in force, so that none stands idle as unknown."""
+        self._met = self._replicas_of(policy)
+        unknown = [replica.ask(patience) for replica in self._met.values() if not replica.known]
+        await asyncio.gather(*unknown)
+
     def take(self, policy: Policy) -> None:
-        """From now on these replicas; those that stay keep what is known of them."""
+        """From now on these replicas; those that stay, and those that were met, keep what is known of them."""
         self._every = policy.gateway.probe_every
         before = self.replicas
-        self.replicas = {}
-        for pool in policy.pools:
-            for url in pool.replicas:
-                known = before.get(url)
-                same = known is not None and known.engine == pool.engine
-                self.replicas[url] = (
-                    known if same and known else ReplicaProbe(url, pool.engine, _key(pool), self._clock)
-                )
+        self.replicas = self._replicas_of(policy)
+        self._met = {}
         for gone in before.values():
             if gone not in self.replicas.values() and gone.task is not None:
                 gone.task.cancel()
-        self._changed.set()
 
-    async def first_look(self, patience: float) -> None:
-        """Wait until every replica has answered or failed once, or so long."""
-        tasks = [replica.task for replica in self.replicas.values() if replica.task is not None]
-        if not tasks:
-            await asyncio.sleep(0)
-            tasks = [replica.task for replica in self.replicas.values() if replica.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=patience)
-            await asyncio.sleep(2 * SETTLE)
+    def deliver(self) -> None:
+        """Report what is known now."""
+        self._deliver(tuple(replica.report() for replica in self.replicas.values() if replica.known))
+
+    def _replicas_of(self, policy: Policy) -> dict[str, ReplicaProbe]:
+        replicas = {}
+        for pool in policy.pools:
+            for url in pool.replicas:
+                known = self.replicas.get(url) or self._met.get(url)
+                if known is None or known.engine != pool.engine:
+                    known = ReplicaProbe(url, pool.engine, _key(pool), self._clock)
+                replicas[url] = known
+        return replicas
 
     async def run(self) -> None:
         """Until cancelled. The first look at each replica and each change of health are reported at once."""
@@ -157,7 +161,7 @@ class Prober:
                     if replica.task is None or replica.task.done():
                         replica.task = asyncio.create_task(self._ask(replica))
                 await self._until_changed()
-                self._deliver(tuple(replica.report() for replica in self.replicas.values() if replica.known))
+                self.deliver()
         finally:
             for replica in self.replicas.values():
                 if replica.task is not None:

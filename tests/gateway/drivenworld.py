@@ -135,8 +135,9 @@ class World:
         self.clock = VirtualClock()
         self.books = RememberedBooks(self.log)
         self.governor = ScriptedGovernor()
+        self.soon: list[Callable[[], None]] = []
         self.offloaded: list[Callable[[], None]] = []
-        around = Surroundings(self.clock, self.clock.call_at, self._offload)
+        around = Surroundings(self.clock, self.clock.call_at, self.soon.append, self._offload)
         self.driver = Driver(policy, DirectChannel(self.governor), self.books, around, first_request_id=1 << 40)
 
     def _offload(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
@@ -152,6 +153,8 @@ class World:
         request.fields = {b"authorization": b"Bearer " + KEY.encode()} | named
         exchange = RememberedExchange(self, request)
         self.driver.request(exchange)
+        while self.soon:
+            self.soon.pop(0)()
         return exchange
 
     @property

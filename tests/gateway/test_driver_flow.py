@@ -65,7 +65,7 @@ def test_a_request_arrives_as_it_was_sent(world: World) -> None:
 def test_the_books_come_before_the_wire(world: World) -> None:
     exchange = world.send()
     exchange.end(usage=Usage(12, 3))
-    assert world.log == ["opened", "flush", "forward", "settle", "flush", "last bytes"]
+    assert world.log == ["opened", "forward", "flush", "settle", "flush", "last bytes"]
     event = world.governor.last(RequestFinished)
     assert (event.prompt_tokens, event.output_tokens, event.cached_tokens) == (12, 3, None)
     assert world.driver.num_open == 0

@@ -1,0 +1,181 @@
+"""`plimsoll serve` as its own process: READY, reload by signal and by port, drain, and what it says when it cannot."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.gateway.tinyengine import Engine, engines, until
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}
+
+
+def policy_text(engine: Engine, key: str = "sk-acme") -> str:
+    digest = sha256(key.encode()).hexdigest()
+    return f"""\
+plimsoll: 1
+tiers: [{{name: gold, rank: 0}}]
+tenants: [{{name: acme, tier: gold, keys: ["sha256:{digest}"]}}]
+pools: [{{name: chat, model: m, engine: vllm, replicas: ["{engine.url}"]}}]
+gateway: {{timeouts: {{drain: 5s}}}}
+"""
+
+
+class Served:
+    """A running `plimsoll serve`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, ready: str) -> None:
+        self.process = process
+        self.url, self.admin, token = re.findall(r"READY (\S+) admin (\S+) token (\S+)", ready)[0]
+        self.token = {"authorization": f"Bearer {Path(token).read_text(encoding='ascii').strip()}"}
+
+    async def told(self, text: str) -> str:
+        """Read what it logs up to a line with that text."""
+        assert self.process.stderr is not None
+        while text not in (line := (await self.process.stderr.readline()).decode()):
+            assert line, f"it ended without saying {text!r}"
+        return line
+
+
+async def start(*words: str) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "plimsoll", "serve", *words, "--no-project"]
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=os.environ | {"COLUMNS": "80"})
+
+
+@asynccontextmanager
+async def serving(policy: Path, data: Path) -> AsyncIterator[Served]:
+    process = await start(str(policy), "--port", "0", "--admin-port", "0", "--data", str(data))
+    assert process.stdout is not None
+    try:
+        yield Served(process, (await process.stdout.readline()).decode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def failing(*words: str) -> tuple[int | None, str]:
+    process = await start(*words)
+    _, errors = await process.communicate()
+    return process.returncode, errors.decode()
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def resident_kilobytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0])
+
+
+def test_serve_reload_and_drain(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engines() as (engine,), httpx.AsyncClient(timeout=20) as client:
+            policy = tmp_path / "policy.yaml"
+            policy.write_text(policy_text(engine))
+            async with serving(policy, tmp_path / "data") as served:
+
+                async def status(key: str) -> int:
+                    url = f"{served.url}/v1/chat/completions"
+                    return (await client.post(url, json=CHAT, headers=bearer(key))).status_code
+
+                assert await status("sk-acme") == 200
+                assert (tmp_path / "data" / "admin.token").stat().st_mode & 0o777 == 0o600
+                policy.write_text(policy_text(engine, "sk-new"))
+                served.process.send_signal(signal.SIGHUP)
+                await served.told("is in force")
+                assert [await status("sk-acme"), await status("sk-new")] == [401, 200]
+
+                policy.write_text(policy_text(engine).replace("rank: 0", "rank: zero, colour: red"))
+                refused = await client.post(f"{served.admin}/admin/reload", headers=served.token)
+                assert refused.status_code == 400
+                assert len(refused.json()["error"]["faults"]) == 2
+                served.process.send_signal(signal.SIGHUP)
+                assert "old policy stays" in await served.told("old policy")
+                assert await status("sk-new") == 200
+
+                snapshot = (await client.get(f"{served.admin}/admin/snapshot", headers=served.token)).json()
+                assert snapshot["pools"][0]["replicas"][0]["healthy"]
+                page = (await client.get(f"{served.admin}/metrics")).text
+                assert 'plimsoll_requests_total{tenant="acme",tier="gold",outcome="completed",reason="done"} 3' in page
+                assert 'plimsoll_unattributed_refusals_total{reason="unknown_key"} 1' in page
+                assert (await client.get(f"{served.admin}/readyz")).status_code == 200
+
+                engine.gap = 0.1
+                body = CHAT | {"stream": True, "max_tokens": 8}
+                url = f"{served.url}/v1/chat/completions"
+                stream = asyncio.create_task(client.post(url, json=body, headers=bearer("sk-new")))
+                await until(lambda: engine.num_running)
+                served.process.terminate()
+                assert (await stream).text.endswith("data: [DONE]\n\n")
+                assert await served.process.wait() == 0
+
+    asyncio.run(scenario())
+
+
+def test_bad_starts_say_what_to_do(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engines() as (engine,):
+            policy = tmp_path / "policy.yaml"
+            policy.write_text(policy_text(engine))
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                taken.listen()
+                port = str(taken.getsockname()[1])
+                words = ["--data", str(tmp_path / "one"), "--admin-port", "0"]
+                code, errors = await failing(str(policy), "--port", port, *words)
+                assert code == 2
+                assert f"port {port} on 127.0.0.1 is in use" in errors
+                assert "Traceback" not in errors
+                code, errors = await failing(str(policy), "--port", "0", *words[:2], "--admin-port", port)
+                assert (code, "--admin-port" in errors) == (2, True)
+            (tmp_path / "new").mkdir()
+            (tmp_path / "new" / "plimsoll.json").write_text('{"schema": 99, "log": "00000000000000000000000000000000"}')
+            code, errors = await failing(str(policy), "--port", "0", "--data", str(tmp_path / "new"))
+            assert (code, "upgrade Plimsoll" in errors) == (2, True)
+            policy.write_text("plimsoll: 1\nteirs: []\n")
+            code, errors = await failing(str(policy), "--data", str(tmp_path / "two"))
+            assert code == 2
+            assert "did you mean" in errors or "tiers" in errors
+            code, errors = await failing(str(tmp_path / "none.yaml"))
+            assert (code, "none.yaml" in errors) == (2, True)
+
+    asyncio.run(scenario())
+
+
+def test_nothing_heavy_is_loaded() -> None:
+    heavy = {"scipy", "duckdb", "pyarrow", "opentelemetry", "sqlalchemy", "pandas", "numpy"}
+
+    async def scenario() -> None:
+        code = "import plimsoll.cli.serve, plimsoll.cli.serving, sys; print(' '.join(sys.modules))"
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=pipe)
+        output, _ = await process.communicate()
+        loaded = set(output.decode().split())
+        assert "plimsoll.gateway.app" in loaded
+        assert not loaded & heavy
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux' /proc")
+def test_idle_memory(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engines() as (engine,):
+            policy = tmp_path / "policy.yaml"
+            policy.write_text(policy_text(engine))
+            async with serving(policy, tmp_path / "data") as served:
+                assert resident_kilobytes(served.process.pid) < 90 * 1024
+
+    asyncio.run(scenario())

@@ -1,0 +1,127 @@
+"""The operators' port: health, metrics, snapshot, decisions streaming by, reload; the token guards /admin."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import msgspec
+
+from plimsoll.errors import Fault, PolicyError, UsageError
+from plimsoll.gateway.admin import Admin, Reloaded
+from plimsoll.gateway.carrier import Watcher
+from plimsoll.gateway.feed import MOST, Feed, Told
+from plimsoll.governor.decisions import Enqueue
+from plimsoll.slo.outcome import Reason
+from tests.gateway.tinyengine import until
+
+
+class Operated:
+    """Operations in memory."""
+
+    def __init__(self) -> None:
+        self.watchers: list[Watcher] = []
+        self.feed = Feed(self.watchers)
+        self.reasons: list[str] = []
+        self.fault: Exception | None = None
+
+    def unready(self) -> list[str]:
+        return self.reasons
+
+    def metrics(self) -> bytes:
+        return b"up 1\n"
+
+    def snapshot(self) -> bytes:
+        return b'{"pools":[]}'
+
+    async def reload(self) -> Reloaded:
+        if self.fault:
+            raise self.fault
+        return Reloaded("v2", ("mind the gap",))
+
+
+def tell(operated: Operated) -> bool:
+    """One more event, if anybody listens: a client that has gone is noticed when something is written to it."""
+    for watcher in operated.watchers:
+        watcher.decided(6.0, "acme", Enqueue(8, "gold", Reason.POOL_FULL))
+    return bool(operated.watchers)
+
+
+@asynccontextmanager
+async def served(operated: Operated) -> AsyncIterator[httpx.AsyncClient]:
+    admin = Admin(operated, "secret")
+    port = await admin.listen("127.0.0.1", 0)
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=5) as client:
+            yield client
+    finally:
+        await admin.close()
+
+
+TOKEN = {"authorization": "Bearer secret"}
+
+
+def test_health_metrics_and_the_guard() -> None:
+    async def scenario() -> None:
+        operated = Operated()
+        async with served(operated) as client:
+            assert (await client.get("/healthz")).status_code == 200
+            assert (await client.get("/readyz")).text == "ok\n"
+            operated.reasons = ["draining"]
+            ready = await client.get("/readyz")
+            assert (ready.status_code, ready.text) == (503, "draining\n")
+            metrics = await client.get("/metrics")
+            assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+            assert metrics.text == "up 1\n"
+            for headers in ({}, {b"authorization": b"Bearer secre"}, {b"authorization": "secret\u00e9".encode()}):
+                assert (await client.get("/admin/snapshot", headers=headers)).status_code == 401
+            assert (await client.get("/admin/snapshot", headers=TOKEN)).json() == {"pools": []}
+
+    asyncio.run(scenario())
+
+
+def test_reload_tells_every_fault() -> None:
+    async def scenario() -> None:
+        operated = Operated()
+        async with served(operated) as client:
+            done = await client.post("/admin/reload", headers=TOKEN)
+            assert done.json() == {"policy_version": "v2", "warnings": ["mind the gap"]}
+            operated.fault = PolicyError("p.yaml", [Fault("tiers", "missing"), Fault("pools", "missing", line=3)])
+            refused = await client.post("/admin/reload", headers=TOKEN)
+            assert refused.status_code == 400
+            assert refused.json()["error"]["faults"] == ["tiers: missing", "line 3: pools: missing"]
+            operated.fault = UsageError("no such file")
+            assert (await client.post("/admin/reload", headers=TOKEN)).json()["error"]["faults"] == ["no such file"]
+
+    asyncio.run(scenario())
+
+
+def test_decisions_stream_by() -> None:
+    async def scenario() -> None:
+        operated = Operated()
+        async with served(operated) as client, client.stream("GET", "/admin/events", headers=TOKEN) as stream:
+            assert stream.headers["content-type"] == "text/event-stream"
+            await until(lambda: operated.watchers)
+            operated.watchers[0].decided(5.0, "acme", Enqueue(7, "gold", Reason.POOL_FULL))
+            lines = stream.aiter_lines()
+            data = (await anext(lines)).removeprefix("data: ")
+            assert msgspec.json.decode(data, type=Told) == Told(5.0, "acme", Enqueue(7, "gold", Reason.POOL_FULL))
+        await until(lambda: not tell(operated))
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_watcher_costs_events_not_memory() -> None:
+    async def scenario() -> None:
+        watchers: list[Watcher] = []
+        feed = Feed(watchers)
+        subscription = feed.subscribe()
+        for _ in range(MOST + 5):
+            feed.decided(1.0, "acme", Enqueue(7, "gold", Reason.POOL_FULL))
+        text = await subscription.take()
+        assert text.count(b"data: {") == MOST + 1
+        assert text.endswith(b'data: {"dropped":5}\n\n')
+        feed.unsubscribe(subscription)
+        assert not watchers
+
+    asyncio.run(scenario())
