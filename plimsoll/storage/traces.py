@@ -17,6 +17,7 @@ from typing import Any, TextIO, cast
 import msgspec
 
 from plimsoll.errors import TraceError, UsageError
+from plimsoll.storage.ownlog import read_own
 from plimsoll.storage.tracecolumns import CSV_FORMATS, JSONL_FORMATS, TraceFormat
 from plimsoll.storage.tracerow import TraceRow
 
@@ -24,9 +25,12 @@ from plimsoll.storage.tracerow import TraceRow
 def read(path: Path) -> Iterator[TraceRow]:
     """The rows of a trace in order of time, the first at 0.0 s.
 
-    `path` is a CSV or JSON-lines file, gzipped or not. Raises UsageError where there is no such file, TraceError
-    where its format is not known or a row breaks a rule.
+    `path` is a CSV or JSON-lines file, gzipped or not, or a data directory of Plimsoll. Raises UsageError where there
+    is none, TraceError where its format is not known or a row breaks a rule.
     """
+    if path.is_dir():
+        yield from read_own(path)
+        return
     if not path.is_file():
         raise UsageError(f"no trace at {path}: give a CSV or JSON-lines file, or a data directory of Plimsoll")
     with _text(path) as lines:
