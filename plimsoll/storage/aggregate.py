@@ -53,7 +53,7 @@ class _Aggregation:
             self._goodput(kind, keys)
             self._verdicts(kind, keys)
             self._latencies(kind, keys)
-            self._itl(kind, keys)
+        self._itl()
         self._budgets()
         self._whole_log()
         self.result.design_effects = design_effects(self.connection, self.result)
@@ -209,21 +209,31 @@ class _Aggregation:
         latency = self._tally(kind, group[:width]).latencies[group[width]]
         return latency.cut_off if group[width + 1] else latency.seen
 
-    def _itl(self, kind: str, keys: str) -> None:
-        width = keys.count(",") + 1
-        classes = f"""SELECT {keys}, unnest(itl_sketches) AS s, unnest([1, 2, 3]) AS class
+    def _itl(self) -> None:
+        """Both groupings in one pass: taking the sketches apart is what costs."""
+        classes = """SELECT tenant, tier, cause, unnest(itl_sketches) AS s, unnest([1, 2, 3]) AS class
             FROM chosen WHERE itl_sketches IS NOT NULL"""
-        parts: dict[tuple[Any, ...], tuple[int, dict[int, int]]] = {}
-        for row in self._rows(f"SELECT {keys}, class, sum(s.num_zero) FROM ({classes}) GROUP BY ALL"):
-            parts[row[:-1]] = (int(row[-1]), {})
-        for row in self._rows(
-            f"""SELECT {keys}, class, e.key, sum(e.value)
-            FROM (SELECT {keys}, class, unnest(map_entries(s.buckets)) AS e FROM ({classes})) GROUP BY ALL"""
-        ):
-            parts[row[:-2]][1][row[-2]] = int(row[-1])
-        for group, (zeros, buckets) in parts.items():
-            if zeros or buckets:
-                self._tally(kind, group[:width]).itl[group[width] - 1].add_buckets(zeros, buckets)
+        self._token_gaps(
+            f"""SELECT grouping(cause), tenant, tier, cause, class, 0, sum(s.num_zero) FROM ({classes})
+            GROUP BY GROUPING SETS ((tenant, tier, class), (cause, class))""",
+            zeros=True,
+        )
+        self._token_gaps(
+            f"""SELECT grouping(cause), tenant, tier, cause, class, e.key, sum(e.value)
+            FROM (SELECT tenant, tier, cause, class, unnest(map_entries(s.buckets)) AS e FROM ({classes}))
+            GROUP BY GROUPING SETS ((tenant, tier, class, e.key), (cause, class, e.key))""",
+            zeros=False,
+        )
+
+    def _token_gaps(self, query: str, *, zeros: bool) -> None:
+        parts: dict[tuple[Any, ...], dict[int, int]] = {}
+        for by_tenant, tenant, tier, cause, place, bucket, num in self._rows(query):
+            owner = ("tenant", (tenant, tier), place) if by_tenant else ("cause", (cause,), place)
+            parts.setdefault(owner, {})[bucket] = int(num)
+        for (kind, group, place), counts in parts.items():
+            if sum(counts.values()):
+                sketch = self._tally(kind, group).itl[place - 1]
+                sketch.add_buckets(counts[0] if zeros else 0, {} if zeros else counts)
 
     def _budgets(self) -> None:
         """Whole months up to the window's end, whatever its beginning."""

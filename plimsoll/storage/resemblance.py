@@ -16,13 +16,15 @@ SHORTEST_BLOCK: Final = 2.0
 """s; where blocks would be shorter none are made."""
 CORRECTED: Final = ("ttft", "e2e")
 
-LATENCY_ROWS: Final = f"""
-    SELECT {{keys}}, arrived_at, 'ttft' AS name, ttft IS NULL AS cut_off, coalesce(ttft, waited) AS value
+_TTFT_AND_E2E: Final = """
+    SELECT {keys}, arrived_at, 'ttft' AS name, ttft IS NULL AS cut_off, coalesce(ttft, waited) AS value
     FROM chosen WHERE streaming AND (ttft IS NOT NULL OR waiting)
     UNION ALL
-    SELECT {{keys}}, arrived_at, 'e2e', e2e IS NULL OR outcome <> 'completed',
+    SELECT {keys}, arrived_at, 'e2e', e2e IS NULL OR outcome <> 'completed',
         CASE WHEN outcome = 'completed' THEN e2e ELSE waited END
     FROM chosen WHERE (e2e IS NOT NULL AND outcome = 'completed') OR waiting
+"""
+LATENCY_ROWS: Final = f"""{_TTFT_AND_E2E}
     UNION ALL
     SELECT {{keys}}, arrived_at, 'tpot', false, tpot FROM chosen WHERE tpot IS NOT NULL
     UNION ALL
@@ -76,7 +78,7 @@ def _blocks(
     found: dict[tuple[str, str, float], list[tuple[int, int]]] = {}
     for name, latency, q, num, above in connection.execute(
         f"""SELECT v.g, v.name, q, count(*), count_if(value > threshold)
-        FROM (SELECT *, {block} AS block FROM ({LATENCY_ROWS.format(keys=f"{group} AS g")}) WHERE NOT cut_off) v
+        FROM (SELECT *, {block} AS block FROM ({_TTFT_AND_E2E.format(keys=f"{group} AS g")}) WHERE NOT cut_off) v
         JOIN limits ON v.g = limits.g AND v.name = limits.name GROUP BY v.g, v.name, q, block"""
     ).fetchall():
         found.setdefault((name, latency, q), []).append((num, above))
