@@ -93,6 +93,17 @@ def examine(text: str) -> Examination:
     return Examination(None if wrong else policy, wrong, tuple([fault for fault in found if fault.warning]))
 
 
+def known_keys() -> list[str]:
+    """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
+    faults = Faults()
+    whole = "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {}}]\npools: [{}]\nbudget: {}\n"
+    whole += "degradation: {when: {}}\nscheduling: {}\ngateway: {timeouts: {}}\n"
+    top = compose(whole, faults)
+    if top is not None:
+        _read(top, "")
+    return list(faults.asked)
+
+
 def _read(top: Section, version: str) -> Policy:
     if top.required("plimsoll") and top.whole("plimsoll", VERSION) != VERSION:
         top.fault("plimsoll", f"this Plimsoll reads version {VERSION} of the document")

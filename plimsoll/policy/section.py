@@ -4,6 +4,7 @@ A `Section` is one mapping. Its reader asks for each key it knows; whatever nobo
 with the nearest known one. A faulty value is noted and its default returned, so that reading goes on to the end.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from enum import StrEnum
@@ -21,6 +22,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 _TAG: Final = "tag:yaml.org,2002:"
+_INDEX: Final = re.compile(r"\[\d+\]")
 _FLAGS: Final = {"true": True, "false": False}
 
 
@@ -29,6 +31,8 @@ class Faults:
 
     def __init__(self) -> None:
         self.all: list[Fault] = []
+        self.asked: dict[str, None] = {}
+        """Every key that a reader looked for, with `[]` for the items of a list."""
 
     def add(self, path: str, line: int, message: str, hint: str = "", *, warning: bool = False) -> None:
         """Note one; `line` counts from 1, 0 where there is none."""
@@ -110,14 +114,14 @@ class Section:
 
     def required(self, key: str) -> bool:
         """Whether the key is there; its absence is a fault."""
-        if key not in self._values:
-            self._known[key] = None
+        if self._node(key) is None:
             self.faults.add(self.at(key), self.line, "missing")
             return False
         return True
 
     def _node(self, key: str) -> Any:
         self._known[key] = None
+        self.faults.asked[_INDEX.sub("[]", self.at(key))] = None
         return self._values.get(key)
 
     def _scalar(self, key: str) -> str | None:
