@@ -70,7 +70,7 @@ class Service:
         self._metrics = Metrics()
         self._reloading: asyncio.Task[None] | None = None
         app.driver.carrier.settled.append(self._metrics.settled)
-        self._copy_policy()
+        self._take_policy()
 
     def unready(self) -> list[str]:
         """See `Operations`."""
@@ -96,7 +96,7 @@ class Service:
         """See `Operations`."""
         promise = read_promise(self._settings)
         await self._app.change_policy(promise)
-        self._copy_policy()
+        self._take_policy()
         _log.info("policy %s is in force", promise.policy.version)
         return Reloaded(promise.policy.version, promise.warnings)
 
@@ -110,7 +110,8 @@ class Service:
         except PlimsollError as error:
             _log.error("the old policy stays in force: %s", error)
 
-    def _copy_policy(self) -> None:
+    def _take_policy(self) -> None:
+        self._metrics.take(self._app.driver.policy)
         write_whole(self._app.journal.paths.policy, document.read(self._settings.policy_file).encode())
 
 

@@ -9,10 +9,13 @@ from typing import Final
 
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.snapshot import Snapshot
-from plimsoll.requestlog.record import Record
+from plimsoll.policy.policy import Policy
 from plimsoll.slo.timing import BUCKETS_PER_OCTAVE, bucket_of
+from plimsoll.slo.verdict import Judgement, Verdict
 from plimsoll.telemetry.exposition import Page
 
+_EXCLUDED: Final = Judgement.EXCLUDED
+_CENSORED: Final = Judgement.CENSORED
 STEP: Final = BUCKETS_PER_OCTAVE // 2
 LOWEST: Final = -10 * BUCKETS_PER_OCTAVE  # 2^-10 s, about 1 ms
 HIGHEST: Final = 9 * BUCKETS_PER_OCTAVE  # 512 s
@@ -70,6 +73,25 @@ class Histogram:
         return sum([num * edge_of(index) for index, num in self.buckets.items()])
 
 
+class Verdicts:
+    """What one objective said: requests, for token objectives tokens; what was not judged in requests."""
+
+    __slots__ = ("bad", "censored", "excluded", "good")
+
+    def __init__(self) -> None:
+        self.good = self.bad = self.censored = self.excluded = 0
+
+    def add(self, verdict: Verdict) -> None:
+        """One request's."""
+        judgement = verdict.judgement
+        if judgement is _EXCLUDED:
+            self.excluded += 1
+        elif judgement is _CENSORED:
+            self.censored += 1
+        self.good += verdict.num_good
+        self.bad += verdict.num_bad
+
+
 class Owner:
     """What is counted of one tenant in one tier."""
 
@@ -87,9 +109,13 @@ class Owner:
 
     def __init__(self) -> None:
         self.endings: dict[tuple[str, str], int] = {}
-        self.verdicts: dict[tuple[str, str], int] = {}
+        self.verdicts: dict[str, Verdicts] = {}
         self.ttft, self.itl, self.e2e, self.queued = Histogram(), Histogram(), Histogram(), Histogram()
         self.prompt_tokens = self.output_tokens = self.cached_tokens = 0
+
+    def objective(self, name: str) -> Verdicts:
+        """What was said for that objective; from its first mention on there are zeros, so that rates see the first."""
+        return self.verdicts.setdefault(name, Verdicts())
 
 
 class Metrics:
@@ -101,13 +127,13 @@ class Metrics:
     def settled(self, settle: Settle) -> None:
         """One request ended. Called for each, so nothing is formatted here."""
         record = settle.record
-        owner = self._owners.get((record.tenant, record.tier)) or self._owner(record)
+        owner = self._owners.get((record.tenant, record.tier)) or self._owner((record.tenant, record.tier))
         endings = owner.endings
         ending = (record.outcome, record.reason)
         endings[ending] = endings.get(ending, 0) + 1
         for verdict in record.verdicts:
-            key = (verdict.objective, verdict.judgement)
-            owner.verdicts[key] = owner.verdicts.get(key, 0) + 1
+            counts = owner.verdicts.get(verdict.objective) or owner.objective(verdict.objective)
+            counts.add(verdict)
         owner.queued.add(record.queued_for)
         if record.dispatched_at is None:
             return
@@ -122,9 +148,16 @@ class Metrics:
             for sketch in record.itl_sketches:
                 owner.itl.merge(sketch.buckets, sketch.num_zero)
 
-    def _owner(self, record: Record) -> Owner:
-        key = (record.tenant, record.tier)
-        if len(self._owners) >= MAX_OWNERS:
+    def take(self, policy: Policy) -> None:
+        """Begin at zero what this policy's tenants will be judged by."""
+        for tenant in policy.tenants:
+            for name in dict.fromkeys((tenant.tier, *tenant.tiers)):
+                owner = self._owner((tenant.name, name))
+                for objective in policy.tier(name).objectives:
+                    owner.objective(objective.name)
+
+    def _owner(self, key: tuple[str, str]) -> Owner:
+        if key not in self._owners and len(self._owners) >= MAX_OWNERS:
             key = ("other", "other")
         return self._owners.setdefault(key, Owner())
 
@@ -135,10 +168,12 @@ class Metrics:
         for (tenant, tier), owner in owners:
             for (outcome, reason), num in sorted(owner.endings.items()):
                 page.sample(num, tenant=tenant, tier=tier, outcome=str(outcome), reason=str(reason))
-        page.family("plimsoll_verdicts_total", "counter", "What each objective said of requests.")
+        page.family("plimsoll_verdicts_total", "counter", "What each objective said: requests, of itl tokens.")
         for (tenant, tier), owner in owners:
-            for (objective, judgement), num in sorted(owner.verdicts.items()):
-                page.sample(num, tenant=tenant, tier=tier, objective=objective, judgement=str(judgement))
+            for objective, counts in sorted(owner.verdicts.items()):
+                for verdict in Verdicts.__slots__:
+                    num = getattr(counts, verdict)
+                    page.sample(num, tenant=tenant, tier=tier, objective=objective, verdict=verdict)
         for name, text, read in TOKENS:
             page.family(f"plimsoll_{name}_tokens_total", "counter", text)
             for (tenant, tier), owner in owners:

@@ -1,5 +1,6 @@
 """The metrics page: what Prometheus' own parser reads is what was settled; unknown values have no sample."""
 
+from fractions import Fraction
 from math import inf
 from typing import Any
 
@@ -11,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.snapshot import PoolState, QueueState, ReplicaState, Snapshot
+from plimsoll.policy.objective import Objective, Sli
+from plimsoll.policy.policy import Policy, Tenant, Tier
 from plimsoll.requestlog.record import Record
 from plimsoll.slo.measured import ItlSketch
 from plimsoll.slo.outcome import Outcome, Reason
@@ -93,12 +96,18 @@ def test_itl_comes_from_sketches() -> None:
     assert sum(page["plimsoll_output_tokens_total"].values()) == 7
 
 
-def test_verdicts_are_counted() -> None:
+def test_verdicts_are_counted_from_zero() -> None:
     metrics = Metrics()
-    verdicts = (Verdict("ttft", Judgement.BAD, 0, 1), Verdict("availability", Judgement.GOOD, 1, 0))
+    gold = Tier("gold", 0, objectives=(Objective("ttft", Sli.TTFT, 0.8, Fraction(99, 100)),))
+    metrics.take(Policy(tiers=(gold,), tenants=(Tenant("acme", "gold"),)))
+    labels = (("objective", "ttft"), ("tenant", "acme"), ("tier", "gold"))
+    assert page_of(metrics)["plimsoll_verdicts_total"][(*labels, ("verdict", "bad"))] == 0
+    verdicts = (Verdict("ttft", Judgement.BAD, 0, 1), Verdict("itl", Judgement.BAD, 40, 2))
     metrics.settled(Settle(record(verdicts=verdicts), ()))
-    labels = {dict(key)["judgement"] for key in page_of(metrics)["plimsoll_verdicts_total"]}
-    assert labels == {"bad", "good"}
+    metrics.settled(Settle(record(verdicts=(Verdict("ttft", Judgement.CENSORED, 0, 0),)), ()))
+    found = page_of(metrics)["plimsoll_verdicts_total"]
+    told = {(dict(key)["objective"], dict(key)["verdict"]): num for key, num in found.items() if num}
+    assert told == {("ttft", "bad"): 1, ("ttft", "censored"): 1, ("itl", "good"): 40, ("itl", "bad"): 2}
 
 
 def test_unknown_has_no_sample() -> None:
