@@ -21,6 +21,7 @@ CODES: Final = {  # what OpenAI calls it, where it has a name; else the reason i
     Reason.TENANT_CONCURRENCY: "rate_limit_exceeded",
     Reason.TENANT_RATE: "rate_limit_exceeded",
     Reason.TENANT_TOKENS: "rate_limit_exceeded",
+    Reason.TENANT_QUEUE: "rate_limit_exceeded",
 }
 ANTHROPIC_TYPES: Final = {
     400: "invalid_request_error",
