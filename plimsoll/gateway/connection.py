@@ -45,6 +45,11 @@ class Mode(Enum):
     CLOSING = auto()
 
 
+_SERVING: Final = Mode.SERVING
+_WHOLE: Final = Step.WHOLE
+_NEED: Final = Step.NEED
+
+
 class ClientConnection(asyncio.Protocol):
     """Implements `answer.Client` for its exchange."""
 
@@ -52,7 +57,7 @@ class ClientConnection(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._reader = RequestReader("", 0, 0)
-        self._mode = Mode.SERVING
+        self._mode: Mode = _SERVING
         self._advancing = False
         self._reading_paused = False
         self._since = 0.0  # idle, lingering or closing since
@@ -77,7 +82,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(ClientRequest(self._since, name), Reason.TOO_MANY_CONNECTIONS)
 
     def data_received(self, data: bytes) -> None:
-        if self._mode is not Mode.SERVING:
+        if self._mode is not _SERVING:
             return
         self._reader.receive(data, self._listener.clock())
         if self.exchange is None:
@@ -160,7 +165,7 @@ class ClientConnection(asyncio.Protocol):
 
     def close_if_idle(self) -> None:
         """Close unless a request is being read or answered."""
-        if self._mode is Mode.SERVING and self.exchange is None and not self._reader.started_at:
+        if self._mode is _SERVING and self.exchange is None and not self._reader.started_at:
             self.close()
 
     def check(self, now: float) -> None:
@@ -169,7 +174,7 @@ class ClientConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        if self._mode is not Mode.SERVING:
+        if self._mode is not _SERVING:
             limit = LINGER if self._mode is Mode.LINGERING else timeouts.client_stall
             if now - self._since > limit:
                 transport.abort()
@@ -189,11 +194,11 @@ class ClientConnection(asyncio.Protocol):
             return
         self._advancing = True
         try:
-            while self.exchange is None and self._mode is Mode.SERVING:
+            while self.exchange is None and self._mode is _SERVING:
                 step = self._reader.step()
-                if step is Step.WHOLE:
+                if step is _WHOLE:
                     self._begin()
-                elif step is Step.NEED:
+                elif step is _NEED:
                     break
                 elif step is Step.FAULT:
                     self._refuse(self._reader.request, self._reader.fault)

@@ -4,11 +4,12 @@ import asyncio
 from typing import Final
 
 from plimsoll.gateway.answer import AnswerWriter, Client, respond
+from plimsoll.gateway.enginehead import AnswerHead
 from plimsoll.gateway.hands import Answer, Attempt, ClientRequest, Clock, Ended, Hands, Headers, Usage
-from plimsoll.gateway.headers import forwarded_head, returned_head
+from plimsoll.gateway.headers import forwarded_head
 from plimsoll.gateway.origin import Upstreams
 from plimsoll.gateway.patience import Patience
-from plimsoll.gateway.reading import Reading, engine_fault, retry_after
+from plimsoll.gateway.reading import Reading, engine_fault
 from plimsoll.gateway.upstream import UpstreamConnection
 from plimsoll.policy.policy import Timeouts
 from plimsoll.slo.outcome import Outcome, Phase, Reason
@@ -17,22 +18,20 @@ WAITING: Final = 0  # the driver may answer or forward
 DISPATCHED: Final = 1
 OVER: Final = 2
 
+# Reaching an enum's member through its class costs more than a token's bookkeeping (Python 3.11).
+_QUEUE, _CONNECT, _PREFILL, _DECODE = Phase.QUEUE, Phase.CONNECT, Phase.PREFILL, Phase.DECODE
+_COMPLETED, _NO_PHASE = Outcome.COMPLETED, Phase.NONE
+
 
 class HttpExchange:
     """Implements `hands.Exchange`, and `upstream.Receiver` for the connection that it is lent."""
-
-    __slots__ = (
-        "_attempt", "_client", "_clock", "_dial", "_hands", "_head", "_patience",
-        "_reading", "_retried_stale", "_state", "_status", "_upstream", "_upstreams", "_writer",
-        "context", "phase", "request",
-    )  # fmt: skip
 
     def __init__(
         self, request: ClientRequest, client: Client, hands: Hands, *, upstreams: Upstreams, clock: Clock
     ) -> None:
         self.request = request
         self.context: object = None
-        self.phase = Phase.QUEUE
+        self.phase: Phase = _QUEUE
         self._client = client
         self._hands = hands
         self._upstreams = upstreams
@@ -68,7 +67,7 @@ class HttpExchange:
         if self._state != WAITING:
             return
         self._state = DISPATCHED
-        self.phase = Phase.CONNECT
+        self.phase = _CONNECT
         self._attempt = attempt
         self._patience.attempt(self._clock())
         self._reading = None
@@ -124,8 +123,8 @@ class HttpExchange:
         if self._state == DISPATCHED and self._dial is not None:
             self._dial = None
             self._send(upstream)
-        else:
-            upstream.abort()
+            return
+        upstream.abort()
 
     def not_connected(self) -> None:
         """Dialling failed."""
@@ -133,10 +132,10 @@ class HttpExchange:
             self._dial = None
             self._attempt_failed(Reason.CONNECT_FAILED)
 
-    def interim(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
+    def interim(self, head: AnswerHead) -> None:
         """A 1xx answer of the engine goes on to clients that know such answers (RFC 9110 section 15.2)."""
         if self.request.version == b"1.1" and self._attempt is not None and not self._writer.started:
-            self._client.write(returned_head(status, fields, self._attempt, b"") + b"\r\n")
+            self._client.write(head.lines(self._attempt.drop_answer_headers, ()) + b"\r\n")
 
     def received(self, upstream: UpstreamConnection, body: bytes) -> None:
         """More of the engine's answer. This is the path that every event takes."""
@@ -173,7 +172,7 @@ class HttpExchange:
             self._retried_stale = True  # the engine closed an idle connection while we took it: nobody's failure
             self._upstream = None
             self._patience.sent = False
-            self.phase = Phase.CONNECT
+            self.phase = _CONNECT
             self._dial = self._upstreams.origin(self._attempt.replica).dial(self)
         else:
             self._attempt_failed(reason)
@@ -182,7 +181,7 @@ class HttpExchange:
 
     def _send(self, upstream: UpstreamConnection) -> None:
         self._upstream = upstream
-        self.phase = Phase.PREFILL
+        self.phase = _PREFILL
         self._patience.sent = True
         changed = self._attempt.body if self._attempt is not None else None
         body = self.request.body if changed is None else changed
@@ -194,22 +193,24 @@ class HttpExchange:
         """The engine's head is there; None where it ended the attempt."""
         head, attempt = upstream.head, self._attempt
         if head is None or attempt is None:
-            return None  # cannot be: the connection reports after the head, and only to an attempt
+            return None
         self._status = head.status
         fault = engine_fault(head.status)
         if fault is not None:
-            self._attempt_failed(fault, retry_after(head))
+            self._attempt_failed(fault, head.retry_after)
             return None
         reading = self._reading = Reading(head, attempt)
-        lines = returned_head(head.status, head.fields, attempt, self._client.date())
+        lines = head.lines(attempt.drop_answer_headers, attempt.add_answer_headers)
+        if not head.has_date:
+            lines += self._client.date()
         self._writer.begin(lines, length=reading.length, has_body=head.has_body)
         return reading
 
     def _count_tokens(self, reading: Reading, num: int) -> None:
         tokens, at = reading.tokens, self._patience.last_read_at
         tokens.tokens(at, num)
-        if self.phase is not Phase.DECODE:
-            self.phase = Phase.DECODE
+        if self.phase is not _DECODE:
+            self.phase = _DECODE
             self._hands.first_token(self, at)
         if reading.outgrown():
             self._hands.outgrown(self, tokens.num_tokens, at)
@@ -276,7 +277,6 @@ class HttpExchange:
 
     def _let_go(self) -> None:
         """Give the engine's connection up: back to the pool if its answer is complete, else closed."""
-        self._count_stall()
         if self._dial is not None:
             dial, self._dial = self._dial, None
             dial.cancel()
@@ -294,7 +294,7 @@ class HttpExchange:
     def _end(self, outcome: Outcome, reason: Reason) -> None:
         self._state = OVER
         self._count_stall()
-        phase = Phase.NONE if outcome is Outcome.COMPLETED else self.phase
+        phase = _NO_PHASE if outcome is _COMPLETED else self.phase
         usage = self._reading.usage() if self._reading is not None else Usage()
         end = Ended(self._clock(), outcome, reason, phase=phase, status=self._status, usage=usage)
         self._hands.ended(self, end)

@@ -109,26 +109,6 @@ def framing_lines(*, length: int | None, chunked: bool, keep_alive: bool, versio
     return body + (b"connection: keep-alive\r\n\r\n" if version == b"1.0" else b"\r\n")
 
 
-def returned_head(status: int, fields: Headers, attempt: Attempt, date: bytes) -> bytes:
-    """Status line and end-to-end fields of an engine's answer, without framing and blank line."""
-    drop, named = attempt.drop_answer_headers, _NO_FIELDS
-    has_date = False
-    kept = []
-    for name, value in fields:
-        lower = name.lower()
-        if lower == b"connection":
-            named |= connection_options(value.lower())
-        if lower not in NOT_RETURNED and lower not in drop:
-            has_date = has_date or lower == b"date"
-            kept.append((lower, b"%b: %b\r\n" % (name, value)))
-    parts = [status_line(status)]
-    parts += [line for lower, line in kept if lower not in named]
-    if not has_date:
-        parts.append(date)
-    parts += [b"%b: %b\r\n" % field for field in attempt.add_answer_headers]
-    return b"".join(parts)
-
-
 def own_head(status: int, fields: Headers, date: bytes) -> bytes:
     """Status line and fields of an answer of our own, without framing and blank line."""
     return b"".join([status_line(status), date, *[b"%b: %b\r\n" % field for field in fields]])

@@ -22,7 +22,7 @@ class Patience:
         self.started_at = self.started_at or now
         self.attempt_at = now
         self.sent = False
-        self.last_read_at = 0.0
+        self.last_read_at = self.stalled_at = 0.0
 
     def stalled_for(self, now: float) -> float:
         """Seconds that the client held us back since it began to; ends the stall."""

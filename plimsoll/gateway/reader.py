@@ -32,6 +32,10 @@ class Step(Enum):
     FAULT = auto()  # `fault` says why; nothing more can be read
 
 
+_NEED: Final = Step.NEED
+_WHOLE: Final = Step.WHOLE
+
+
 class RequestReader:
     """One client connection's requests, in order."""
 
@@ -73,7 +77,7 @@ class RequestReader:
             data = self._data = data[2:]
         if not data:
             self.started_at = 0.0
-            return Step.NEED
+            return _NEED
         end = data.find(b"\r\n\r\n", 0, self._max_headers)
         if end < 0:
             return self._partial_head(data)
@@ -90,10 +94,10 @@ class RequestReader:
         if len(data) >= self._max_headers:
             return self._refuse(Reason.HEADERS_TOO_LARGE)
         if data == b"\r":
-            return Step.NEED
+            return _NEED
         if not data[:1].isalpha() or data.count(b"\n") != data.count(b"\r\n") or b"\0" in data:
             return self._refuse(Reason.BAD_REQUEST)
-        return Step.NEED
+        return _NEED
 
     def _head_step(self, head: bytes) -> Step:
         request = self.request = ClientRequest(self.started_at, self._peer)
@@ -104,17 +108,22 @@ class RequestReader:
         request.method, target, minor = line.groups()
         request.version = b"1." + minor
         try:
-            httptools.HttpRequestParser(_HeadEvents(request, self)).feed_data(head)
+            httptools.HttpRequestParser(_HeadEvents(request.headers)).feed_data(head)
         except httptools.HttpParserUpgrade:
             pass  # an upgrade is never taken; the request stands as it is
         except httptools.HttpParserError:
             return self._refuse(Reason.BAD_REQUEST)
+        _index_fields(request, padded=b" \r\n" in head or b"\t\r\n" in head)
         if request.method in _REFUSED_METHODS:
             return self._refuse(Reason.METHOD_NOT_ALLOWED)
         if not self._set_target(target) or not self._host_is_right():
             return self._refuse(Reason.BAD_REQUEST)
-        options = connection_options(request.fields.get(b"connection", b"").lower())
-        self.keep_alive = b"close" not in options and (minor == b"1" or b"keep-alive" in options)
+        connection = request.fields.get(b"connection")
+        if connection is None:
+            self.keep_alive = minor == b"1"
+        else:
+            options = connection_options(connection.lower())
+            self.keep_alive = b"close" not in options and (minor == b"1" or b"keep-alive" in options)
         return self._begin_body()
 
     def _set_target(self, target: bytes) -> bool:
@@ -131,8 +140,10 @@ class RequestReader:
         return True
 
     def _host_is_right(self) -> bool:
-        num = sum(name == b"host" for name, _ in self.request.headers)
-        return num == 1 or (num == 0 and self.request.version == b"1.0")
+        request = self.request
+        if b"host" not in request.fields:
+            return request.version == b"1.0"
+        return len(request.fields) == len(request.headers) or [name for name, _ in request.headers].count(b"host") == 1
 
     def _begin_body(self) -> Step:
         request = self.request
@@ -171,7 +182,7 @@ class RequestReader:
             data, self._data = self._data, b""
             self._gather(data)
         if self._have < self._length:
-            return Step.NEED
+            return _NEED
         self.request.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         return self._whole()
 
@@ -194,7 +205,7 @@ class RequestReader:
         if chunks.overhead > self._max_headers + 8 * chunks.size:  # extensions or trailers without end
             return self._refuse(Reason.BAD_REQUEST)
         if not chunks.done:
-            return Step.NEED
+            return _NEED
         self.request.body = b"".join(chunks.parts)
         return self._whole()
 
@@ -205,23 +216,31 @@ class RequestReader:
         self._have = 0
         self.request.read_at = self._read_at
         self.started_at = self._read_at if self._data else 0.0
-        return Step.WHOLE
+        return _WHOLE
 
 
 class _HeadEvents:
     """llhttp's callbacks for one head."""
 
-    __slots__ = ("_reader", "_request")
+    __slots__ = ("_headers",)
 
-    def __init__(self, request: ClientRequest, reader: RequestReader) -> None:
-        self._request, self._reader = request, reader
+    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._headers = headers
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name, value = name.lower(), value.rstrip(b" \t")
-        request = self._request
-        request.headers.append((name, value))
-        before = request.fields.get(name)
-        request.fields[name] = value if before is None else before + b", " + value
+        self._headers.append((name.lower(), value))
+
+
+def _index_fields(request: ClientRequest, *, padded: bool) -> None:
+    """Fill `fields`; `padded`: some line ends in a blank, which llhttp leaves on the value."""
+    if padded:
+        request.headers = [(name, value.rstrip(b" \t")) for name, value in request.headers]
+    fields = request.fields = dict(request.headers)
+    if len(fields) != len(request.headers):
+        fields.clear()
+        for name, value in request.headers:
+            before = fields.get(name)
+            fields[name] = value if before is None else before + b", " + value
 
 
 class ChunkedBody:

@@ -1,16 +1,15 @@
 """What an engine's answer means: its kind, its usage, whether another try may help, how it ended."""
 
-import re
 from typing import Final
 
+from plimsoll.gateway.enginehead import AnswerHead
 from plimsoll.gateway.hands import Attempt, Usage
 from plimsoll.gateway.stream import EventScanner
-from plimsoll.gateway.upstream import AnswerHead
 from plimsoll.gateway.usage import BodyEnds
 from plimsoll.slo.outcome import Outcome, Reason
 
+_DONE: Final = (Outcome.COMPLETED, Reason.DONE)
 _NO_LIMIT: Final = 1 << 62
-_SECONDS: Final = re.compile(rb"\d{1,6}(?:\.\d{1,6})?")
 
 
 class Reading:
@@ -19,7 +18,6 @@ class Reading:
     __slots__ = ("_closes", "_ends", "_limit", "_status", "length", "scanner", "tokens")
 
     def __init__(self, head: AnswerHead, attempt: Attempt) -> None:
-        content_type, plain = _content(head)
         self.scanner: EventScanner | None = None
         self._ends: BodyEnds | None = None
         self._status = head.status
@@ -27,10 +25,10 @@ class Reading:
         self._limit = attempt.reserved_output_tokens or _NO_LIMIT
         self.tokens = attempt.tokens
         self.length = head.length  # to announce to the client; None: the end is not known beforehand
-        if plain and content_type.startswith(b"text/event-stream"):
+        if head.plain and head.content_type.startswith(b"text/event-stream"):
             self.scanner = EventScanner(attempt.endpoint, hide_usage=attempt.hide_usage)
             self.length = None  # what is hidden would make a length wrong
-        elif plain:
+        elif head.plain:
             self._ends = BodyEnds()
 
     def add(self, body: bytes) -> None:
@@ -70,18 +68,7 @@ class Reading:
             return Outcome.FAILED, Reason.ENGINE_REFUSED if refused else Reason.ENGINE_ERROR
         if self._status >= 400:
             return Outcome.FAILED, Reason.ENGINE_REFUSED
-        return Outcome.COMPLETED, Reason.DONE
-
-
-def _content(head: AnswerHead) -> tuple[bytes, bool]:
-    """Lower-case content type, and whether the body is without content coding, so that it can be looked at."""
-    content_type, plain = b"", True
-    for name, value in head.fields:
-        if len(name) == 12 and name.lower() == b"content-type":
-            content_type = value.lower()
-        elif len(name) == 16 and name.lower() == b"content-encoding":
-            plain = value.lower() in (b"", b"identity")
-    return content_type, plain
+        return _DONE
 
 
 def engine_fault(status: int) -> Reason | None:
@@ -89,14 +76,8 @@ def engine_fault(status: int) -> Reason | None:
 
     501 is passed on: this engine will never do that, and no other try will help.
     """
+    if status < 400:
+        return None
     if status in (429, 503):
         return Reason.ENGINE_BUSY
     return Reason.ENGINE_ERROR if status >= 500 and status != 501 else None
-
-
-def retry_after(head: AnswerHead) -> float:
-    """Seconds that a busy engine asked for; 0.0 where it said nothing, or a date."""
-    for name, value in head.fields:
-        if name.lower() == b"retry-after" and _SECONDS.fullmatch(value):
-            return float(value)
-    return 0.0

@@ -63,6 +63,7 @@ class EventScanner:
         "_last_usage",
         "_marker",
         "_marker_empty",
+        "_spelling",
         "_tail",
         "_tail_size",
         "_token",
@@ -78,7 +79,8 @@ class EventScanner:
         self._token = dialect.token
         self._final = dialect.final
         self._hide_usage = hide_usage
-        self._marker = b""  # matches no event until a token has taught the engine's spelling
+        self._spelling = b""  # of the last token: its key, up to the opening quote of its value
+        self._marker = b""  # the same where counting it is enough; b"" matches nothing
         self._marker_empty = b""
         self._tail: list[bytes] = []  # an event not yet whole
         self._tail_size = 0
@@ -166,15 +168,18 @@ class EventScanner:
 
     def _look(self, event: bytes) -> bool:
         """Count one event; returns whether the client may see it."""
-        lines = _DATA_LINE.findall(event)
-        if not lines:
-            if event.startswith(b"error:"):  # older llama.cpp
-                self._note_error(event)
-            return True  # comments, pings, event names alone
-        payload = lines[0] if len(lines) == 1 else b"\n".join(lines)
+        if event.startswith(b"data: ") and b"\ndata:" not in event:
+            payload = event[6:]
+        else:
+            lines = _DATA_LINE.findall(event)
+            if not lines:
+                if event.startswith(b"error:"):  # older llama.cpp
+                    self._note_error(event)
+                return True  # comments, pings, event names alone
+            payload = lines[0] if len(lines) == 1 else b"\n".join(lines)
         if self._final.search(payload):
             self.saw_final = True
-        if _ERROR.search(payload):
+        if (b'error"' in payload or b"failed" in payload) and _ERROR.search(payload):
             self._note_error(payload)
             return True
         num = self._count(payload)
@@ -186,21 +191,23 @@ class EventScanner:
 
     def _count(self, payload: bytes) -> int:
         """Tokens of one event: non-empty values, or more where the event tells token ids or a running count."""
-        match = self._token.search(payload)
-        if match is None:
-            return 0
-        marker: bytes = match.group(1)
-        self._marker = marker
-        self._marker_empty = self._marker + b'"'
-        num: int = payload.count(self._marker) - payload.count(self._marker_empty)
-        ids = sum(found.count(b",") + 1 for found in _TOKEN_IDS.findall(payload))
-        num = max(num, ids)
-        if b'"completion_tokens"' in payload:
-            told = _COMPLETION_TOKENS.search(payload)
-            num = max(num, int(told.group(1)) - self.num_tokens if told else 0)
-        if ids or b'_tokens"' in payload:
-            self._marker = b""  # this engine says more in each event: look at every one
-        return num
+        marker: bytes = self._spelling
+        num: int = payload.count(marker) - payload.count(marker + b'"') if marker else 0
+        if not num:
+            match = self._token.search(payload)
+            if match is None:
+                return 0
+            marker = self._spelling = match.group(1)
+            num = payload.count(marker) - payload.count(marker + b'"')
+        if b'_tokens"' not in payload and b'"token_ids"' not in payload:
+            self._marker = marker
+            self._marker_empty = marker + b'"'
+            return num
+        self._marker = b""  # this engine says more in each event: look at every one
+        ids: int = sum(found.count(b",") + 1 for found in _TOKEN_IDS.findall(payload))
+        told = _COMPLETION_TOKENS.search(payload)
+        running = int(told.group(1)) - self.num_tokens if told else 0
+        return max(num, ids, running)
 
     def _note_usage(self, payload: bytes, num: int) -> bool:
         """Keep the usage for the end; returns whether the event holds nothing else."""

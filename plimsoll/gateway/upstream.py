@@ -5,23 +5,11 @@ from typing import Final, Protocol
 
 import httptools
 
+from plimsoll.gateway.enginehead import AnswerHead
 from plimsoll.gateway.sockets import set_socket_options
 from plimsoll.slo.outcome import Reason
 
 MAX_HEAD: Final = 64 * 1024  # bytes of an engine's head, or of its trailers
-
-
-class AnswerHead:
-    """Status and fields of an engine's answer; what its framing says."""
-
-    __slots__ = ("fields", "has_body", "length", "status", "until_close")
-
-    def __init__(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
-        self.status = status
-        self.fields = fields  # names as sent
-        self.length: int | None = None  # Content-Length
-        self.until_close = False  # the body ends with the connection
-        self.has_body = True
 
 
 class Pool(Protocol):
@@ -37,7 +25,7 @@ class Pool(Protocol):
 class Receiver(Protocol):
     """The exchange that a connection is lent to."""
 
-    def interim(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
+    def interim(self, head: AnswerHead) -> None:
         """A 1xx answer other than 100 came."""
 
     def received(self, upstream: "UpstreamConnection", body: bytes) -> None:
@@ -130,7 +118,9 @@ class UpstreamConnection(asyncio.Protocol):
         if receiver is None or self.complete:
             self._spoil()  # nothing was asked: a late 408, or bytes behind an answer
             return
-        self.got_bytes = True
+        if not self.got_bytes:
+            self.got_bytes = True
+            self._fault = data[:1] != b"H"  # llhttp would skip empty lines
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -195,31 +185,14 @@ class UpstreamConnection(asyncio.Protocol):
         if status < 200:
             self._fault = self._fault or status == 101  # no upgrade was asked for
             return
-        head = AnswerHead(status, self._fields)
-        if not self._read_framing(head):
+        head = AnswerHead(status, self._fields, version=self._parser.get_http_version(), head_only=self._head_only)
+        if head.contradictory:
             self._fault = True
             return
         self.head = head
-        if self._head_only or not head.has_body:
+        if not head.has_body:
             self.complete = True
             self._keep = not self._head_only and self._parser.should_keep_alive()
-
-    def _read_framing(self, head: AnswerHead) -> bool:
-        """What ends the body; False where the fields contradict each other (RFC 9112 section 6.3)."""
-        chunked = False
-        for name, value in head.fields:
-            lower = name.lower()
-            if lower == b"content-length":
-                head.length = int(value)  # llhttp lets only digits pass, and only one such field
-            elif lower == b"transfer-encoding":
-                if value.lower().strip() != b"chunked" or chunked or self._parser.get_http_version() != "1.1":
-                    return False
-                chunked = True
-        head.has_body = not (self._head_only or head.status in (204, 304) or (head.length == 0 and not chunked))
-        head.until_close = head.has_body and head.length is None and not chunked
-        if head.status == 204:
-            head.length = None  # RFC 9110 section 8.6: none may be sent
-        return True
 
     def on_body(self, body: bytes) -> None:
         if not self.complete:
@@ -235,4 +208,4 @@ class UpstreamConnection(asyncio.Protocol):
     def _interim_complete(self) -> None:
         status, fields, self._fields = self._parser.get_status_code(), self._fields, []
         if self.receiver is not None and 100 < status < 200 and not self._fault:
-            self.receiver.interim(status, fields)
+            self.receiver.interim(AnswerHead(status, fields, version="1.1", head_only=True))

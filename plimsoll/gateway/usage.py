@@ -38,11 +38,16 @@ _decoder = msgspec.json.Decoder(_Counts)
 
 def last_usage(data: bytes) -> bytes:
     """The bytes of the last `usage` object in `data`; b"" where there is none, or its end is missing."""
-    start = -1
-    for match in USAGE.finditer(data):
-        start = match.end()
-    if start < 0:
-        return b""
+    start = data.rfind(b'"usage":{') + 8  # as nearly every engine spells it
+    if start < 8:
+        start = 0
+        for match in USAGE.finditer(data):
+            start = match.end()
+        if not start:
+            return b""
+    end = data.find(b"}", start) + 1
+    if end and data.find(b"{", start + 1, end) < 0:
+        return data[start:end]
     depth = 0
     for brace in re.finditer(rb"[{}]", data[start : start + 4096]):
         depth += 1 if brace.group() == b"{" else -1
