@@ -141,13 +141,13 @@ class RawClient:
         return head, await asyncio.wait_for(self.reader.readexactly(length), 10)
 
     async def _chunks(self) -> bytes:
-        body = b""
+        parts: list[bytes] = []
         while True:
             size = int(await asyncio.wait_for(self.reader.readuntil(b"\r\n"), 10), 16)
-            body += await self.reader.readexactly(size)
+            parts.append(await self.reader.readexactly(size))
             assert await self.reader.readexactly(2) == b"\r\n"
             if size == 0:
-                return body
+                return b"".join(parts)
 
     async def until_close(self) -> bytes:
         return await asyncio.wait_for(self.reader.read(-1), 10)
