@@ -16,6 +16,8 @@ app = App(
 COMMANDS: tuple[str, ...] = (
     "check",
     "emulate",
+    "export",
+    "import_",
     "key",
     "ledger",
     "project",
@@ -23,10 +25,13 @@ COMMANDS: tuple[str, ...] = (
     "report",
     "serve",
 )
-"""Each is a module of this room with a function of the same name; its docstring is the help."""
+"""Each is a module of this room with a function of the same name; its docstring is the help.
+
+`import` is a word of Python, so its module has a dash below.
+"""
 
 for _name in COMMANDS:
-    app.command(f"plimsoll.cli.{_name}:{_name}", name=_name)
+    app.command(f"plimsoll.cli.{_name}:{_name}", name=_name.rstrip("_"))
 
 
 def main() -> None:

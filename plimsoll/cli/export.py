@@ -1,0 +1,61 @@
+"""`plimsoll export openslo`: SLOs for other tools."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from plimsoll.cli.import_ import read_paths, write
+from plimsoll.errors import UsageError
+from plimsoll.policy import document
+from plimsoll.policy.openslo_form import to_openslo
+from plimsoll.policy.slospec import Imported, decode
+from plimsoll.policy.yamltext import dump
+from plimsoll.telemetry.openslo import of_policy
+
+
+def export(
+    form: Literal["openslo"],
+    source: Path,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+) -> None:
+    """Write a policy's objectives, or SLOs imported from other tools, as OpenSLO v1.
+
+    What OpenSLO cannot say is told on stderr. Exits with 1 when SLOs had to be left out.
+
+    Parameters
+    ----------
+    form
+        The format to write: openslo.
+    source
+        A policy, a file that `plimsoll import -o` wrote, or any file that `plimsoll import` reads.
+    output
+        Write to this file instead of the terminal.
+    """
+    found = _read(source)
+    for name, fault in found.faults:
+        print(f"plimsoll: {name}: {fault}", file=sys.stderr)  # noqa: T201 - beside the output
+    objects, losses = to_openslo(found)
+    text = dump(objects) if objects else ""
+    if output is not None:
+        write(output, text)
+    else:
+        print(text, end="")  # noqa: T201 - the command's output
+    for loss in (*found.losses, *losses):
+        print(f"plimsoll: lost: {loss}", file=sys.stderr)  # noqa: T201 - beside the output
+    if found.faults or losses:
+        sys.exit(1)
+
+
+def _read(source: Path) -> Imported:
+    try:
+        start = source.read_bytes()[:65536]
+    except OSError as error:
+        raise UsageError(f"cannot read {source}: {error.strerror}") from error
+    if b'"plimsoll_slos"' in start[:200]:
+        return decode(source.read_bytes(), str(source))
+    if any(line.startswith(b"plimsoll:") for line in start.splitlines()):
+        return of_policy(document.load(source))
+    return read_paths([source])
