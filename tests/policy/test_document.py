@@ -235,7 +235,7 @@ def test_what_is_no_policy_is_told_in_one_message(text: str) -> None:
     assert len(faults_of(text)) >= 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_no_damage_to_a_policy_crashes_its_reading(data: st.DataObject) -> None:
     """Lines dropped, doubled or overwritten: either a policy or faults, never another exception."""
@@ -250,7 +250,7 @@ def test_no_damage_to_a_policy_crashes_its_reading(data: st.DataObject) -> None:
     assert (examination.policy is None) == bool(examination.faults)
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(st.text(max_size=40))
 @example(".nan")
 @example("1e999")
