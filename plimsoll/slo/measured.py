@@ -36,3 +36,4 @@ class Timing(Struct, frozen=True, array_like=True):
     )  # tokens ≤128, ≤1024, beyond
     itl_bad: tuple[int, ...] = ()  # per ITL threshold given at the start: gaps above it
     client_stall: float = 0.0  # s during which the client held us back
+    num_gaps: int = 0  # gaps in the sketches, zeros included; 0 where they were not counted beside

@@ -11,7 +11,8 @@
 "By threshold": bad where the client waited longer than it, else censored. Where nothing was generated, itl and tpot
 are excluded: that is availability's business.
 
-Runs on every request: constants are shared, and nothing is computed that no objective asks for.
+Runs on every request, most of which complete: those take a path of their own without calls, and the verdicts that are
+the same for all requests are made once for each tuple of objectives.
 """
 
 from math import inf
@@ -30,153 +31,179 @@ __all__ = ["Charge", "Facts", "Judgement", "Verdict", "itl_thresholds", "judge"]
 _COMPLETED: Final = Outcome.COMPLETED
 _EXPIRED: Final = Outcome.EXPIRED
 _DEADLINE: Final = Reason.DEADLINE
-_TTFT: Final = Sli.TTFT
-_ITL: Final = Sli.ITL
-_E2E: Final = Sli.E2E
-_AVAILABILITY: Final = Sli.AVAILABILITY
 _GOOD: Final = Judgement.GOOD
 _BAD: Final = Judgement.BAD
-_CENSORED: Final = Judgement.CENSORED
-_EXCLUDED: Final = Judgement.EXCLUDED
-_NONE: Final = Blame.NONE
 _CLIENT: Final = Blame.CLIENT
 _TENANT: Final = Blame.TENANT
 _LEFT: Final = Blame.LEFT
-_GATEWAY: Final = Origin.GATEWAY
-_USER: Final = Origin.USER
+_OURS: Final = Charge.OURS
 
-_good_by_name: dict[str, Verdict] = {}
-_excluded_by_name: dict[str, Verdict] = {}
-_censored_by_name: dict[str, Verdict] = {}
-_ours_by_name: dict[str, Verdict] = {}
+_TTFT: Final = 0
+_ITL: Final = 1
+_TPOT: Final = 2
+_E2E: Final = 3
+_AVAILABILITY: Final = 4
+_KINDS: Final = {
+    Sli.TTFT: _TTFT,
+    Sli.ITL: _ITL,
+    Sli.TPOT: _TPOT,
+    Sli.E2E: _E2E,
+    Sli.AVAILABILITY: _AVAILABILITY,
+}
+
+
+class Step:
+    """One objective made ready for judging: plain fields, and the verdicts that need no figures of the request."""
+
+    def __init__(self, objective: Objective, itl_index: int) -> None:
+        name = objective.name
+        self.kind: int = _KINDS[objective.sli]
+        self.name: str = name
+        self.below: float = objective.below
+        self.from_user: bool = objective.origin is Origin.USER
+        self.itl_index: int = itl_index  # its place in `Timing.itl_bad`
+        self.good: Verdict = Verdict(name, _GOOD, 1, 0)
+        self.ours: Verdict = Verdict(name, _BAD, 0, 1, _OURS)
+        self.censored: Verdict = Verdict(name, Judgement.CENSORED, 0, 0)
+        self.excluded: Verdict = Verdict(name, Judgement.EXCLUDED, 0, 0)
+
+
+_MOST_STEPS: Final = 1024
+_steps: dict[int, tuple[tuple[Objective, ...], list[Step]]] = {}
+"""By identity: a policy's tiers hold one tuple each for as long as the policy lives."""
 
 
 def itl_thresholds(objectives: tuple[Objective, ...]) -> tuple[float, ...]:
     """The thresholds that a `TokenClock` must count for these objectives, in the order that `judge` expects."""
-    return tuple([o.below for o in objectives if o.sli is _ITL])
+    return tuple([o.below for o in objectives if o.sli is Sli.ITL])
 
 
 def judge(objectives: tuple[Objective, ...], facts: Facts) -> tuple[Verdict, ...]:
     """One verdict an objective, in their order."""
-    blame = _NONE if facts.outcome is _COMPLETED else REASONS[facts.reason].blame
-    if _is_excluded(facts, blame):
-        return tuple([_constant(_excluded_by_name, o.name, _EXCLUDED) for o in objectives])
+    steps = _steps_of(objectives)
+    if facts.outcome is _COMPLETED:
+        return _judge_completed(steps, facts)
+    blame = REASONS[facts.reason].blame
+    if blame is _CLIENT or blame is _TENANT or _is_infeasible(facts):
+        return tuple([step.excluded for step in steps])
     left = blame is _LEFT
-    verdicts: list[Verdict] = []
+    streamed = facts.generative and (facts.streaming or facts.judge_non_streaming)
+    return tuple([_judge_broken(step, facts, left, streamed) for step in steps])
+
+
+def _steps_of(objectives: tuple[Objective, ...]) -> list[Step]:
+    known = _steps.get(id(objectives))
+    if known is not None and known[0] is objectives:
+        return known[1]
+    steps: list[Step] = []
     itl_index = 0
     for objective in objectives:
-        sli = objective.sli
-        if sli is _AVAILABILITY:
-            verdicts.append(_availability(objective.name, facts.outcome, left))
-        elif sli is _E2E:
-            verdicts.append(_e2e(objective, facts, left))
-        elif not facts.generative or not (facts.streaming or facts.judge_non_streaming):
-            verdicts.append(_constant(_excluded_by_name, objective.name, _EXCLUDED))
-        elif sli is _TTFT:
-            verdicts.append(_ttft(objective, facts, left))
-        elif sli is _ITL:
-            verdicts.append(_itl(objective, facts, itl_index))
-        else:
-            verdicts.append(_tpot(objective, facts))
-        if sli is _ITL:
+        steps.append(Step(objective, itl_index))
+        if objective.sli is Sli.ITL:
             itl_index += 1
+    if len(_steps) >= _MOST_STEPS:
+        _steps.clear()
+    _steps[id(objectives)] = (objectives, steps)
+    return steps
+
+
+def _judge_completed(steps: list[Step], facts: Facts) -> tuple[Verdict, ...]:
+    timing = facts.timing
+    arrived_at = facts.arrived_at
+    streamed = facts.generative and (facts.streaming or facts.judge_non_streaming)
+    upstream = facts.upstream_time
+    before = 0.0 if upstream is None else upstream
+    verdicts: list[Verdict] = []
+    for step in steps:
+        kind = step.kind
+        if kind == _AVAILABILITY:
+            verdicts.append(step.good)
+        elif kind != _E2E and not streamed:
+            verdicts.append(step.excluded)
+        elif kind == _ITL:
+            verdicts.append(_itl(step, facts))
+        elif kind == _TPOT:
+            verdicts.append(_tpot(step, facts))
+        else:  # an answer in one piece or an empty one has no tokens: its first and last are known when it ends
+            at = timing.first_token_at if kind == _TTFT else timing.last_token_at
+            own = (at if at > 0.0 else facts.ended_at) - arrived_at
+            good = (own + before if step.from_user else own) <= step.below
+            verdicts.append(step.good if good else _bad(step, facts, own))
     return tuple(verdicts)
 
 
-def _is_excluded(facts: Facts, blame: Blame) -> bool:
-    """The client's own fault, the tenant's own limits, or a deadline that no engine could have met."""
-    if blame is _CLIENT or blame is _TENANT:
-        return True
+def _judge_broken(step: Step, facts: Facts, left: bool, streamed: bool) -> Verdict:
+    """A request that reached no whole answer, through our doing or because its client left."""
+    kind = step.kind
+    if kind == _AVAILABILITY:
+        return step.excluded if left else step.ours
+    if kind != _E2E and not streamed:
+        return step.excluded
+    if kind == _ITL:
+        return _itl(step, facts)
+    if kind == _TPOT:
+        return _tpot(step, facts)
+    first_at = facts.timing.first_token_at
+    if kind == _TTFT and first_at > 0.0:
+        own = first_at - facts.arrived_at
+        return step.good if _value(step, facts, own) <= step.below else _bad(step, facts, own)
+    return _cut_short(step, facts) if left else _bad(step, facts, inf)
+
+
+def _is_infeasible(facts: Facts) -> bool:
+    """A deadline that no engine could have met, and that has passed in the queue."""
     return facts.infeasible_deadline and facts.outcome is _EXPIRED and facts.reason is _DEADLINE
 
 
-def _availability(name: str, outcome: Outcome, left: bool) -> Verdict:
-    if outcome is _COMPLETED:
-        return _constant(_good_by_name, name, _GOOD)
-    if left:
-        return _constant(_excluded_by_name, name, _EXCLUDED)
-    return _constant(_ours_by_name, name, _BAD)
-
-
-def _ttft(objective: Objective, facts: Facts, left: bool) -> Verdict:
-    first_at = facts.timing.first_token_at
-    if first_at > 0.0:
-        return _measured(objective, facts, first_at - facts.arrived_at)
-    if facts.outcome is _COMPLETED:  # an answer in one piece, or an empty one: known when it ended
-        return _measured(objective, facts, facts.ended_at - facts.arrived_at)
-    if left:
-        return _cut_short(objective, facts)
-    return _bad(objective, facts, inf)
-
-
-def _e2e(objective: Objective, facts: Facts, left: bool) -> Verdict:
-    if facts.outcome is _COMPLETED:
-        last_at = facts.timing.last_token_at
-        end_at = last_at if last_at > 0.0 else facts.ended_at
-        return _measured(objective, facts, end_at - facts.arrived_at)
-    if left:
-        return _cut_short(objective, facts)
-    return _bad(objective, facts, inf)
-
-
-def _itl(objective: Objective, facts: Facts, index: int) -> Verdict:
+def _itl(step: Step, facts: Facts) -> Verdict:
     timing = facts.timing
-    num = num_gaps(timing)
+    num = timing.num_gaps or num_gaps(timing)
     if num == 0 or facts.num_choices > 1:
-        return _constant(_excluded_by_name, objective.name, _EXCLUDED)
-    bad = timing.itl_bad[index] if index < len(timing.itl_bad) else num_gaps_above(timing, objective.below)
+        return step.excluded
+    counted = timing.itl_bad
+    bad = counted[step.itl_index] if step.itl_index < len(counted) else num_gaps_above(timing, step.below)
     if bad == 0:
-        return Verdict(objective.name, _GOOD, num, 0)
-    return Verdict(objective.name, _BAD, num - bad, bad, Charge.OURS)
+        return Verdict(step.name, _GOOD, num, 0)
+    return Verdict(step.name, _BAD, num - bad, bad, _OURS)
 
 
-def _tpot(objective: Objective, facts: Facts) -> Verdict:
+def _tpot(step: Step, facts: Facts) -> Verdict:
     timing = facts.timing
     if timing.num_tokens < 2 or facts.num_choices > 1 or timing.first_token_at <= 0.0:
-        return _constant(_excluded_by_name, objective.name, _EXCLUDED)
+        return step.excluded
     tpot = (timing.last_token_at - timing.first_token_at) / (timing.num_tokens - 1)
-    if tpot <= objective.below:
-        return _constant(_good_by_name, objective.name, _GOOD)
-    return _constant(_ours_by_name, objective.name, _BAD)
+    return step.good if tpot <= step.below else step.ours
 
 
-def _measured(objective: Objective, facts: Facts, own_time: float) -> Verdict:
-    value = own_time
-    if objective.origin is _USER and facts.upstream_time is not None:
-        value += facts.upstream_time
-    if value <= objective.below:
-        return _constant(_good_by_name, objective.name, _GOOD)
-    return _bad(objective, facts, own_time)
+def _value(step: Step, facts: Facts, own_time: float) -> float:
+    """What the objective's clock shows, which may have started upstream."""
+    upstream = facts.upstream_time
+    return own_time + upstream if step.from_user and upstream is not None else own_time
 
 
-def _cut_short(objective: Objective, facts: Facts) -> Verdict:
+def _cut_short(step: Step, facts: Facts) -> Verdict:
     """The client left at `ended_at` without what this objective waits for: by then it was late, or nobody knows."""
     elapsed = facts.ended_at - facts.arrived_at
-    value = elapsed
-    if objective.origin is _USER and facts.upstream_time is not None:
-        value += facts.upstream_time
-    if value > objective.below:
-        return _bad(objective, facts, elapsed)
-    return _constant(_censored_by_name, objective.name, _CENSORED)
+    return _bad(step, facts, elapsed) if _value(step, facts, elapsed) > step.below else step.censored
 
 
-def _bad(objective: Objective, facts: Facts, own_time: float) -> Verdict:
-    if objective.origin is _GATEWAY:
-        return _constant(_ours_by_name, objective.name, _BAD)
+def _bad(step: Step, facts: Facts, own_time: float) -> Verdict:
+    if not step.from_user:
+        return step.ours
     account = charge(
-        objective.below,
+        step.below,
         facts.upstream_time,
         own_time,
-        _baseline(objective, facts),
+        _baseline(step, facts),
         facts.upstream_baseline,
         trusted=facts.upstream_trusted,
     )
-    return Verdict(objective.name, _BAD, 0, 1, account)
+    return Verdict(step.name, _BAD, 0, 1, account)
 
 
-def _baseline(objective: Objective, facts: Facts) -> float | None:
+def _baseline(step: Step, facts: Facts) -> float | None:
     """Our usual own time for a request like this; for e2e it grows with the output that came."""
-    if objective.sli is _TTFT or facts.baseline_ttft is None:
+    if step.kind == _TTFT or facts.baseline_ttft is None:
         return facts.baseline_ttft
     further = max(0, facts.timing.num_tokens - 1)
     if further == 0:
@@ -185,7 +212,7 @@ def _baseline(objective: Objective, facts: Facts) -> float | None:
 
 
 def num_gaps(timing: Timing) -> int:
-    """Gaps between tokens that were counted, zeros included."""
+    """Gaps between tokens, zeros included, added up from the sketches."""
     num = 0
     for sketch in timing.sketches:
         num += sketch.num_zero
@@ -201,13 +228,3 @@ def num_gaps_above(timing: Timing, threshold: float) -> int:
     """
     edge = bucket_of(threshold)
     return sum(num for sketch in timing.sketches for index, num in sketch.buckets.items() if index > edge)
-
-
-def _constant(known: dict[str, Verdict], name: str, judgement: Judgement) -> Verdict:
-    """The same frozen verdict for every request that earns it; a bad one of this kind is always ours."""
-    verdict = known.get(name)
-    if verdict is None:
-        bad = judgement is _BAD
-        good = judgement is _GOOD
-        verdict = known[name] = Verdict(name, judgement, int(good), int(bad), Charge.OURS if bad else None)
-    return verdict

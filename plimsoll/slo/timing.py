@@ -123,6 +123,7 @@ class TokenClock:
             (ItlSketch(zeros[0], near), ItlSketch(zeros[1], middle), ItlSketch(zeros[2], far)),
             tuple(self._bad),
             self.client_stall,
+            self.num_tokens - 1 if self.num_tokens > 0 else 0,
         )
 
     def _add_zeros(self, num: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.slo.sli import num_gaps
 from plimsoll.slo.timing import ItlSketch, Timing, TokenClock, TokenRun, bucket_of
 
 THRESHOLDS = (0.05, 0.15)
@@ -127,3 +128,12 @@ def test_a_gap_of_exactly_the_threshold_is_good(gap: float) -> None:
     clock.tokens(1.0, 1)
     clock.add_gap(gap)
     assert clock.finish(None).itl_bad == tuple(int(gap > threshold) for threshold in THRESHOLDS)
+
+
+@given(st.lists(st.integers(1, 400), max_size=12), st.integers(0, 50))
+def test_the_gaps_counted_are_those_in_the_sketches(events: list[int], surplus: int) -> None:
+    clock = TokenClock()
+    for i, num in enumerate(events):
+        clock.tokens(1.0 + i, num)
+    timing = clock.finish(sum(events) + surplus)
+    assert timing.num_gaps == num_gaps(timing)
