@@ -20,7 +20,7 @@ MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
     "admission baseline counts degradation dispatching endings estimates governor lifecycle limits months placing pool "
-    "prefixes "
+    "prefixes promises "
     "queueing register replicas request routing saturation settlement tenants tiers timers turns upkeep"
 )
 HOT = [

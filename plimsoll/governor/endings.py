@@ -49,8 +49,6 @@ class Endings:
         request.step(REJECT)
         if say:
             after = retry_after(request.account, request, reason, at)
-            if reason is Reason.QUEUE_FULL:
-                after = request.tier_queue.retry_after(at)
             self.outbox.decisions.append(Reject(request.id, reason, after, detail))
         self._settle(request, None, Ending(at, Outcome.REJECTED, reason, Phase.ARRIVAL))
 
@@ -123,7 +121,8 @@ class Endings:
     def _close(self, request: Request, at: float) -> None:
         account = request.account
         account.num_open -= 1
-        account.finishes.departed(at)
+        held = at - request.arrived_at
+        account.open_time = held if account.open_time == 0.0 else account.open_time + (held - account.open_time) / 16.0
 
     def _settle(self, request: Request, pool: Pool | None, end: Ending) -> None:
         del self.requests[request.id]

@@ -130,16 +130,3 @@ class DrainRate:
         if self._gap == 0.0:
             return None
         return max(self._gap, at - self._last_at)
-
-
-class PromiseLine:
-    """Retry instants handed out one behind the other, so that clients who obey them do not meet again."""
-
-    def __init__(self) -> None:
-        self._last_at = 0.0
-
-    def promise(self, at: float, wait: float, spacing: float) -> float:
-        """Seconds from `at`: after `wait`, and `spacing` behind the promise before."""
-        slot_at = max(at + wait, self._last_at + spacing)
-        self._last_at = slot_at
-        return slot_at - at

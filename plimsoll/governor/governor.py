@@ -105,6 +105,14 @@ class Governor:
         """The state at an instant, for people and metrics."""
         return take(self._register, self._ladder.level, draining=self._draining, at=at)
 
+    def pools(self) -> list[Pool]:
+        """The pools at work, for those who look inside (tests, explanations); nobody else may change them."""
+        return self._register.pools
+
+    def charged(self, request_id: int) -> float:
+        """Tokens of service that an open request was charged at dispatch; 0.0 while it waits."""
+        return self._open(request_id, "look at").charged
+
     def add_profiles(self, profiles: Mapping[str, EngineProfile]) -> None:
         """Make profiles known that a policy to come will name."""
         self._register.profiles.update(profiles)
@@ -130,7 +138,7 @@ class Governor:
         account.num_open += 1
         if self._dispatcher.try_at_once(pool, request, at):
             return
-        full = queue_is_full(account, request.tier_queue)
+        full = queue_is_full(account, request.tier_queue, at)
         if full is not None:
             account.num_open -= 1
             give_back(account, request)

@@ -6,7 +6,6 @@ are admitted when they return.
 
 from typing import Final
 
-from plimsoll.governor.estimates import DrainRate, PromiseLine
 from plimsoll.governor.request import Request
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue
@@ -16,12 +15,13 @@ _CONCURRENCY: Final = Reason.TENANT_CONCURRENCY
 _RATE: Final = Reason.TENANT_RATE
 _TOKENS: Final = Reason.TENANT_TOKENS
 _QUEUE: Final = Reason.TENANT_QUEUE
+_FULL: Final = Reason.QUEUE_FULL
 
 
 def refused_by(account: Account, request: Request, at: float) -> Reason | None:
     """The first of the tenant's own limits that the request exceeds; None: taken, and counted against them."""
     limits = account.tenant.limits
-    if limits.concurrency is not None and account.num_open >= limits.concurrency:
+    if limits.concurrency is not None and not _has_slot(account, limits.concurrency, at):
         return _CONCURRENCY
     if account.requests is not None and not account.requests.has(1.0, at):
         return _RATE
@@ -34,12 +34,15 @@ def refused_by(account: Account, request: Request, at: float) -> Reason | None:
     return None
 
 
-def queue_is_full(account: Account, queue: TierQueue) -> Reason | None:
+def queue_is_full(account: Account, queue: TierQueue, at: float) -> Reason | None:
     """Which bound keeps another request from waiting; None where it may."""
     bound = account.tenant.limits.queue
-    if bound is not None and account.num_waiting >= bound:
-        return _QUEUE
-    return Reason.QUEUE_FULL if queue.num_waiting >= queue.tier.queue_limit else None
+    if bound is not None:
+        promises = account.queue_promises
+        ahead = 0.0 if promises.num == 0 else account.departures.gap(at) or 0.0
+        if not promises.allows(at, bound - account.num_waiting, 1.0, ahead):
+            return _QUEUE
+    return None if queue.has_place(at) else _FULL
 
 
 def give_back(account: Account, request: Request) -> None:
@@ -57,18 +60,28 @@ def settle_tokens(account: Account, request: Request, actual: int) -> None:
 
 
 def retry_after(account: Account, request: Request, reason: Reason, at: float) -> float:
-    """Seconds after which a request refused by its tenant's own limit should come back; 0.0: not known."""
+    """Seconds after which a request refused by a limit or a full queue should come back; 0.0: not known."""
     if reason is _RATE and account.requests is not None:
         return account.requests.retry_after(1.0, at)
     if reason is _TOKENS and account.tokens is not None:
         return account.tokens.retry_after(request.token_estimate, at)
-    if reason is _CONCURRENCY:
-        return _behind(account.finishes, account.concurrency_promises, at)
+    if reason is _CONCURRENCY and account.open_time > 0.0:
+        gap = _slot_gap(account)
+        return account.concurrency_promises.promise(at, gap, gap)
     if reason is _QUEUE:
-        return _behind(account.departures, account.queue_promises, at)
+        usual = account.departures.gap(at)
+        return 0.0 if usual is None else account.queue_promises.promise(at, usual, usual)
+    if reason is _FULL:
+        return request.tier_queue.retry_after(at)
     return 0.0
 
 
-def _behind(rate: DrainRate, promises: PromiseLine, at: float) -> float:
-    gap = rate.gap(at)
-    return 0.0 if gap is None else promises.promise(at, gap, gap)
+def _has_slot(account: Account, limit: int, at: float) -> bool:
+    promises = account.concurrency_promises
+    return promises.allows(at, limit - account.num_open, 1.0, 0.0 if promises.num == 0 else _slot_gap(account))
+
+
+def _slot_gap(account: Account) -> float:
+    """Seconds between the ends of its requests when all slots are taken. Not how often they end now: slots that are
+    held for those who were promised them would make it look slow."""
+    return account.open_time / max(1, account.tenant.limits.concurrency or 1)

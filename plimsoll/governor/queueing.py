@@ -148,9 +148,9 @@ class Lane:
 
     def waiting(self) -> list[Request]:
         """All that wait, in order of arrival."""
-        found = [item for line in self._lines.values() for item in line.items if item.state == QUEUED]
-        found.sort(key=_by_sequence)
-        return found
+        # One that passed others, failed and waits again stands in its line twice.
+        found = {item.sequence: item for line in self._lines.values() for item in line.items if item.state == QUEUED}
+        return [found[sequence] for sequence in sorted(found)]
 
     def _line(self, index: int) -> Line:
         if not self.fair:
@@ -193,7 +193,3 @@ class Lane:
             if first is not None:
                 found.append((line, first))
         return found
-
-
-def _by_sequence(request: Request) -> int:
-    return request.sequence

@@ -3,8 +3,9 @@
 from typing import Final
 
 from plimsoll.governor.counts import Counts
-from plimsoll.governor.estimates import DrainRate, Histogram, PromiseLine
+from plimsoll.governor.estimates import DrainRate, Histogram
 from plimsoll.governor.events import BudgetState
+from plimsoll.governor.promises import PromiseLine
 from plimsoll.governor.tiers import TierQueue
 from plimsoll.policy.policy import Tenant, Tier
 
@@ -20,12 +21,13 @@ class Bucket:
         self.capacity = float(per_minute)
         self.level = float(per_minute)
         self.refilled_at = at
-        self.promises = PromiseLine()
+        self.promises = PromiseLine(0.0, 1.0)
 
     def has(self, amount: float, at: float) -> bool:
         """Whether `amount` may be taken now. More than a whole minute's worth may go when the bucket is full."""
         self._refill(at)
-        return self.level >= min(amount, self.capacity)
+        needed = min(amount, self.capacity)
+        return self.promises.allows(at, self.level, needed, needed / self.rate)
 
     def take(self, amount: float) -> None:
         """Take it; a negative amount gives back."""
@@ -74,10 +76,10 @@ class Account:
         self.num_waiting = 0
         self.requests: Bucket | None = None
         self.tokens: Bucket | None = None
-        self.finishes = DrainRate()
+        self.open_time = 0.0  # s that a request of its stays open, smoothed; 0: none has ended
         self.departures = DrainRate()  # from its waiting requests
-        self.concurrency_promises = PromiseLine()
-        self.queue_promises = PromiseLine()
+        self.concurrency_promises = PromiseLine(2.2, 1.8)
+        self.queue_promises = PromiseLine(1.3, 1.3)
         self.outputs = Outputs(9, 10)
         self.budgets: dict[str, BudgetState] = {}  # by objective, the last ones reported
         self.known = False  # the policy names it

@@ -1,6 +1,7 @@
 """A tier at work: all that waits in it, over all pools, and how fast that drains."""
 
-from plimsoll.governor.estimates import DrainRate, PromiseLine
+from plimsoll.governor.estimates import DrainRate
+from plimsoll.governor.promises import PromiseLine
 from plimsoll.policy.policy import Tier
 
 
@@ -11,15 +12,17 @@ class TierQueue:
         self.tier = tier
         self.num_waiting = 0
         self.departures = DrainRate()
-        self.promises = PromiseLine()
+        self.promises = PromiseLine(1.3, 1.3)
+
+    def has_place(self, at: float) -> bool:
+        """Whether one more may wait who comes now."""
+        free = self.tier.queue_limit - self.num_waiting
+        return self.promises.allows(at, free, 1.0, 0.0 if self.promises.num == 0 else self.departures.gap(at) or 0.0)
 
     def retry_after(self, at: float) -> float:
         """Seconds until there is a place; 0.0: nothing left it yet, so nobody knows."""
         gap = self.departures.gap(at)
-        if gap is None:
-            return 0.0
-        beyond = max(0, self.num_waiting - self.tier.queue_limit)
-        return self.promises.promise(at, gap * (beyond + 1), gap)
+        return 0.0 if gap is None else self.promises.promise(at, gap, gap)
 
     def retry_after_waiting(self, at: float) -> float:
         """Seconds until those who wait now have shrunk to what drains within the tier's patience; 0.0: not known."""

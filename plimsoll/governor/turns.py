@@ -5,7 +5,7 @@
 3. Everybody else by rank.
 
 A head that does not fit in 2 or 3 may be passed by later or lower ones that fit, `bypasses` times in all; then the
-room is kept until it fits. A head that no replica can take at present (all that are up failed it) holds nobody up.
+room is kept until it fits. A head that this replica has failed already is no reason to keep room there.
 """
 
 from plimsoll.governor.admission import LENT, NO, OWN_FLOOR, fits
@@ -28,14 +28,13 @@ def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, R
         head = lane.head()
         if head is None:
             continue
-        right = fits(replica, head, pool.lending, at) if open_to(replica, head, at) else NO
-        if right != NO:
-            return head, _reason(pool, head, right, passed)
-        if not pool.reachable(head.tried):
-            continue
-        if head.bypassed >= pool.bypasses:
-            return None, Reason.POOL_FULL
-        passed.append(head)
+        if open_to(replica, head, at):
+            right = fits(replica, head, pool.lending, at)
+            if right != NO:
+                return head, _reason(pool, head, right, passed)
+            if head.bypassed >= pool.bypasses:
+                return None, Reason.POOL_FULL
+            passed.append(head)
         smaller = _smaller(pool, replica, head, at)
         if smaller is not None:
             return smaller, _reason(pool, smaller, NO, passed)

@@ -1,0 +1,134 @@
+"""Law 6: rank with floors, trickle and bounded bypass.
+
+"Ready" is the next of its tier in the tier's own order; that it "fits" is computed here anew from units and floors,
+without lending (what fits without borrowing certainly fits).
+"""
+
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.governor.decisions import Dispatch
+from plimsoll.governor.governor import Governor
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.replicas import Replica
+from plimsoll.governor.request import Request
+from plimsoll.policy.policy import Scheduling, Tier
+from plimsoll.slo.outcome import Reason
+from tests.laws.histories import Traffic, World, objectives, policy_of
+
+RANKED = {Reason.RANK, Reason.LENT, Reason.FITS, Reason.RETRIED}
+
+
+def tiers_of(shares: tuple[int, int, int], trickle: int) -> tuple[Tier, ...]:
+    gold, silver, bronze = (Fraction(share, 100) for share in shares)
+    return (
+        Tier("gold", 0, gold, objectives=objectives(0.8)),
+        Tier("silver", 1, silver, Fraction(trickle, 100), objectives=objectives(2.0)),
+        Tier("bronze", 2, bronze, Fraction(trickle, 100), objectives=objectives(5.0)),
+    )
+
+
+def free_units(replica: Replica) -> int:
+    return 0 if replica.num_in_flight >= replica.slots else replica.limit - replica.reserved
+
+
+def certainly_fits(replica: Replica, request: Request) -> bool:
+    need = replica.units_for(request)
+    own = replica.floors[request.lane] - replica.used[request.lane]
+    others_idle = sum(
+        max(0, floor - used)
+        for lane, (floor, used) in enumerate(zip(replica.floors, replica.used, strict=True))
+        if lane != request.lane
+    )
+    free = free_units(replica)
+    return need <= free and (need <= own or others_idle <= free - (need - max(0, own)))
+
+
+def within_floor(replica: Replica, request: Request) -> bool:
+    need = replica.units_for(request)
+    return need <= free_units(replica) and replica.used[request.lane] + need <= replica.floors[request.lane]
+
+
+def ready(pool: Pool, replica: Replica, at: float) -> list[Request]:
+    if not replica.routable(at):
+        return []
+    heads = [lane.head() for lane in pool.lanes]
+    return [head for head in heads if head is not None and not head.tried & replica.bit]
+
+
+worlds = st.builds(
+    lambda seed, shares, trickle, bypasses, traffic: World(
+        Governor(policy_of(tiers=tiers_of(shares, trickle), scheduling=Scheduling(bypasses=bypasses))), traffic, seed
+    ),
+    st.integers(0, 1 << 32),
+    st.sampled_from(((50, 30, 15), (0, 0, 0), (30, 30, 40), (80, 0, 0))),
+    st.sampled_from((0, 5, 30)),
+    st.sampled_from((0, 3, 16)),
+    st.builds(
+        Traffic,
+        rate=st.sampled_from((20.0, 50.0)),
+        kv_blocks=st.sampled_from((None, 250, 900)),
+        attempt_fails=st.sampled_from((0.0, 0.1)),
+    ),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(world=worlds)
+def test_no_lower_tier_goes_where_a_higher_one_fits(world: World) -> None:
+    pool = world.governor.pools()[0]
+    by_name = {replica.name: replica for replica in pool.replicas}
+    for event, decisions in world.run(400):
+        for decision in decisions:
+            if not isinstance(decision, Dispatch) or decision.reason not in RANKED | {Reason.BYPASS, Reason.TRICKLE}:
+                continue
+            # What fits after these decisions fitted before them, when less was booked.
+            replica = by_name[decision.replica]
+            rank = world.policy.tier(decision.tier_served).rank
+            for head in ready(pool, replica, event.at):
+                floor_first = within_floor(replica, head) and head.tier.name != decision.tier_served
+                assert not floor_first, f"{decision} went before {head.tier.name} within its floor"
+                if decision.reason in RANKED and head.tier.rank < rank:
+                    assert not certainly_fits(replica, head), f"{decision} went before {head.tier.name}"
+
+
+@settings(max_examples=25, deadline=None)
+@given(world=worlds)
+def test_a_head_is_passed_so_often_and_no_more(world: World) -> None:
+    pool = world.governor.pools()[0]
+    limit = world.policy.scheduling.bypasses
+    passed: dict[int, int] = {}
+    for _, decisions in world.run(400):
+        tops = [lane.head() for lane in pool.lanes]
+        num = sum(isinstance(d, Dispatch) and d.reason is Reason.BYPASS for d in decisions)
+        assert num == 0 or limit > 0
+        for head in tops:
+            if head is not None:
+                passed[head.id] = head.bypassed
+                assert head.bypassed <= limit
+    assert world.fates
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_trickle_lets_the_lowest_tier_progress(seed: int) -> None:
+    """Bronze has no floor and gold alone could fill the service: bronze still gets about its trickle."""
+
+    def served(trickle: int) -> tuple[int, int]:
+        policy = policy_of(tiers=tiers_of((0, 0, 0), trickle))
+        traffic = Traffic(
+            rate=60, kv_blocks=300, attempt_fails=0, leaves_queue=0, leaves_engine=0, has_deadline=0, choices=0
+        )
+        world = World(Governor(policy), traffic, seed)
+        for _ in world.run(4000):
+            pass
+        done = [f for f in world.fates.values() if f.dispatches and f.tier in {"gold", "bronze"}]
+        tokens = {"gold": 0, "bronze": 0}
+        for fate in done:
+            tokens[fate.tier] += fate.arrived.prompt_tokens + 2 * fate.output_tokens
+        return tokens["gold"], tokens["bronze"]
+
+    gold, bronze = served(20)
+    assert bronze > 0.03 * gold

@@ -1,0 +1,124 @@
+"""A Retry-After is true: of clients that obey it at least nine in ten are admitted when they return, and half are told
+at most twice what they then really wait."""
+
+from fractions import Fraction
+from heapq import heappop, heappush
+from random import Random
+from statistics import median
+
+import pytest
+
+from plimsoll.governor.decisions import Decision, Dispatch, Reject, Settle, WakeAt
+from plimsoll.governor.events import (
+    Event,
+    ReplicaReport,
+    ReplicasReported,
+    RequestArrived,
+    RequestFinished,
+    TimerFired,
+)
+from plimsoll.governor.governor import Governor
+from plimsoll.policy.policy import Limits, Pool, Tenant, Tier
+from plimsoll.slo.measured import Timing
+from plimsoll.slo.outcome import Outcome, Reason
+from tests.laws.histories import START, objectives, policy_of
+
+NETWORK = 0.02  # s at most between our answer, the client's timer and its next request
+
+
+class Clients:
+    """A closed population: each asks, and when refused comes back as told, else asks again after a pause."""
+
+    def __init__(self, limits: Limits, num: int, *, slots: int = 1000, queue_limit: int = 1000, seed: int = 0) -> None:
+        tier = Tier("gold", 0, Fraction(0), queue_limit=queue_limit, objectives=objectives())
+        pool = Pool("chat", "m", "openai", ("http://r0",), max_concurrency=slots)
+        tenant = Tenant("ada", "gold", limits=limits)
+        self.governor = Governor(policy_of(tiers=(tier,), tenants=(tenant,), pools=(pool,)))
+        self.dice = Random(seed)
+        self.agenda: list[tuple[float, int, str, int]] = []
+        self.num_planned = 0
+        self.num_asked = 0
+        self.client_of: dict[int, int] = {}
+        self.told: dict[int, tuple[float, float]] = {}  # client -> refused at, seconds first told
+        self.returns: list[bool] = []  # whether a client that obeyed was admitted
+        self.ratios: list[float] = []  # told ÷ waited
+        self.reasons: set[Reason] = set()
+        self.governor.handle(ReplicasReported(START, (ReplicaReport("http://r0", True, START),)))
+        for client in range(num):
+            self.plan(START + self.dice.random() * 5, "ask", client)
+
+    def plan(self, at: float, what: str, subject: int = 0) -> None:
+        self.num_planned += 1
+        heappush(self.agenda, (at, self.num_planned, what, subject))
+
+    def run(self, seconds: float) -> None:
+        while self.agenda[0][0] < START + seconds:
+            at, _, what, subject = heappop(self.agenda)
+            if what == "ask":
+                self.ask(at, subject)
+            elif what == "done":
+                output = 1 + int(self.dice.expovariate(0.01))
+                timing = Timing(at - 1, at, output)
+                self.tell(RequestFinished(at, subject, Outcome.COMPLETED, Reason.DONE, timing, 200, output, 0))
+            else:
+                self.tell(TimerFired(at))
+
+    def ask(self, at: float, client: int) -> None:
+        self.num_asked += 1
+        self.client_of[self.num_asked] = client
+        refused = [d for d in self.tell(RequestArrived(at, self.num_asked, "ada", "m", 200)) if isinstance(d, Reject)]
+        if client in self.told:
+            self.returns.append(not refused)
+        if refused:
+            assert refused[0].retry_after > 0 or not self.returns
+            wait = refused[0].retry_after or 1.0
+            self.reasons.add(refused[0].reason)
+            self.told.setdefault(client, (at, wait))
+            self.plan(at + wait + self.dice.random() * NETWORK, "ask", client)
+        elif client in self.told:
+            since, seconds = self.told.pop(client)
+            self.ratios.append(seconds / (at - since))
+
+    def tell(self, event: Event) -> list[Decision]:
+        decisions = self.governor.handle(event)
+        for decision in decisions:
+            if isinstance(decision, Dispatch):
+                # Two stages make durations vary as real ones do: standard deviation 0.7 of the mean.
+                lasts = self.dice.expovariate(1.0) + self.dice.expovariate(1.0)
+                self.plan(event.at + lasts, "done", decision.request_id)
+            elif isinstance(decision, WakeAt):
+                self.plan(decision.at, "timer")
+            elif isinstance(decision, Settle) and decision.record.outcome is not Outcome.REJECTED:
+                client = self.client_of[decision.record.request_id]
+                self.plan(event.at + self.dice.expovariate(2.0), "ask", client)
+        return decisions
+
+
+CASES = {
+    Reason.TENANT_RATE: Clients(Limits(requests_per_minute=120), 30),
+    Reason.TENANT_TOKENS: Clients(Limits(tokens_per_minute=30_000), 30),
+    Reason.TENANT_CONCURRENCY: Clients(Limits(concurrency=8), 30),
+    Reason.TENANT_QUEUE: Clients(Limits(queue=5), 30, slots=4),
+    Reason.QUEUE_FULL: Clients(Limits(), 40, slots=4, queue_limit=10),
+}
+
+
+@pytest.mark.parametrize("reason", list(CASES), ids=lambda reason: str(reason.value))
+def test_clients_that_obey_are_admitted(reason: Reason) -> None:
+    clients = CASES[reason]
+    clients.run(600.0)
+    assert clients.reasons == {reason}
+    assert len(clients.returns) > 200
+    assert sum(clients.returns) / len(clients.returns) >= 0.9
+    assert median(clients.ratios) <= 2.0
+
+
+def test_a_flood_that_does_not_obey_pushes_nobody_out_for_ever() -> None:
+    """Refused a thousand times a second, the next promise still lies within the horizon."""
+    clients = Clients(Limits(requests_per_minute=60), 0)
+    longest = 0.0
+    for num in range(5000):
+        at = START + num / 1000
+        decisions = clients.governor.handle(RequestArrived(at, num + 1, "ada", "m", 200))
+        longest = max([longest, *(d.retry_after for d in decisions if isinstance(d, Reject))])
+    assert 1.0 <= longest <= 61.0
