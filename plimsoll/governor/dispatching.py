@@ -18,7 +18,8 @@ from plimsoll.slo.outcome import Reason
 
 _FITS: Final = Reason.FITS
 _LENT: Final = Reason.LENT
-_RETRIED: Final = Reason.RETRIED
+_RETRIED: Final = Reason.RETRIED  # said where rank is all that there is to say
+_RANK: Final = Reason.RANK
 _POOL_FULL: Final = Reason.POOL_FULL
 _SATURATED: Final = Reason.SATURATED
 
@@ -122,7 +123,7 @@ class Dispatcher:
                 pool.name,
                 replica.name,
                 request.tier.name,
-                _RETRIED if request.attempts > 1 else reason,
+                _RETRIED if request.attempts > 1 and reason is _RANK else reason,
                 request.output_tokens if replica.in_blocks else 0,
                 attempt=request.attempts,
             )

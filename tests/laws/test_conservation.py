@@ -51,7 +51,7 @@ def check_books(world: World) -> None:
         assert +by_state == seen[key]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(world=worlds)
 def test_everything_is_somewhere(world: World) -> None:
     for number, _ in enumerate(world.run(300)):

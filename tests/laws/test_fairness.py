@@ -83,7 +83,7 @@ class Backlog:
         self.largest_error = max(self.largest_error, error)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 1 << 32),
     kv_blocks=st.sampled_from((None, 300, 1500)),

@@ -75,12 +75,12 @@ worlds = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(world=worlds)
 def test_no_lower_tier_goes_where_a_higher_one_fits(world: World) -> None:
     pool = world.governor.pools()[0]
     by_name = {replica.name: replica for replica in pool.replicas}
-    for event, decisions in world.run(400):
+    for event, decisions in world.run(300):
         for decision in decisions:
             if not isinstance(decision, Dispatch) or decision.reason not in RANKED | {Reason.BYPASS, Reason.TRICKLE}:
                 continue
@@ -94,13 +94,13 @@ def test_no_lower_tier_goes_where_a_higher_one_fits(world: World) -> None:
                     assert not certainly_fits(replica, head), f"{decision} went before {head.tier.name}"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(world=worlds)
 def test_a_head_is_passed_so_often_and_no_more(world: World) -> None:
     pool = world.governor.pools()[0]
     limit = world.policy.scheduling.bypasses
     passed: dict[int, int] = {}
-    for _, decisions in world.run(400):
+    for _, decisions in world.run(300):
         tops = [lane.head() for lane in pool.lanes]
         num = sum(isinstance(d, Dispatch) and d.reason is Reason.BYPASS for d in decisions)
         assert num == 0 or limit > 0

@@ -11,7 +11,7 @@ from plimsoll.policy.policy import Scheduling
 from tests.laws.histories import Traffic, World, policy_of
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 1 << 32),
     oversubscription=st.sampled_from((Fraction(0), Fraction(1, 10), Fraction(1, 2))),
