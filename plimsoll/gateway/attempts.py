@@ -12,9 +12,9 @@ from plimsoll.gateway.labels import OURS, REQUEST_ID, TRACEPARENT, traceparent
 from plimsoll.governor.decisions import Dispatch
 from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import Policy
-from plimsoll.requestlog.record import format_request_id
 from plimsoll.slo.timing import TokenClock
 
+OUR_ID: Final = b"x-plimsoll-request-id"
 ASKS_FOR_USAGE: Final = frozenset({Endpoint.CHAT, Endpoint.COMPLETIONS})  # the others' streams always tell it
 CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key", b"cookie"})  # ours, not the engine's
 DROPPED: Final = CREDENTIALS | OURS | {REQUEST_ID, TRACEPARENT}
@@ -40,37 +40,41 @@ class Attempts:
     def __init__(self, policy: Policy) -> None:
         self._engine_keys: dict[str, Headers] = {}
         for pool in policy.pools:
-            key = os.environ.get(pool.engine_key, "") if pool.engine_key else ""
-            self._engine_keys[pool.name] = ((b"authorization", b"Bearer " + key.encode()),) if key else ()
+            if pool.engine_key and (key := os.environ.get(pool.engine_key, "")):
+                self._engine_keys[pool.name] = ((b"authorization", b"Bearer " + key.encode()),)
         self._answer_dropped = ANSWER_DROPPED | ENGINE_HEADERS if policy.gateway.hide_engine_headers else ANSWER_DROPPED
 
     def attempt(self, flight: Flight, dispatch: Dispatch, tokens: TokenClock, cors: Headers) -> Attempt:
-        """What is sent to that replica for that request, and what of its answer changes."""
+        """What is sent to that replica for that request, and what of its answer changes. Runs on every request."""
         body = flight.body
         labels = flight.labels
         streaming = body is not None and body.streaming
-        hide_usage = streaming and body is not None and not body.wants_usage and flight.endpoint in ASKS_FOR_USAGE
-        shown_id = format_request_id(flight.request_id).encode()
-        answer_headers = [
-            (REQUEST_ID, labels.client_request_id.encode("latin-1") or shown_id),
-            (b"x-plimsoll-request-id", shown_id),
-        ]
-        if dispatch.degraded:
-            answer_headers.append((b"x-plimsoll-degraded", dispatch.degraded.encode()))
+        hide_usage = streaming and flight.endpoint in ASKS_FOR_USAGE and body is not None and not body.wants_usage
+        changed = hide_usage or dispatch.model or dispatch.max_output_tokens or dispatch.priority is not None
+        shown_id = b"req-%016x" % flight.request_id
+        client_id = labels.client_request_id
+        add_headers: Headers = (
+            (REQUEST_ID, shown_id),
+            (TRACEPARENT, traceparent(labels.trace_id, flight.request_id, labels.trace_flags)),
+        )
+        engine_key = self._engine_keys.get(dispatch.pool)
+        answer_headers: Headers = (
+            (REQUEST_ID, client_id.encode("latin-1") if client_id else shown_id),
+            (OUR_ID, shown_id),
+        )
+        if dispatch.degraded or cors:
+            degraded = ((b"x-plimsoll-degraded", dispatch.degraded.encode()),) if dispatch.degraded else ()
+            answer_headers = (*answer_headers, *degraded, *cors)
         return Attempt(
             dispatch.replica,
             tokens,
             flight.endpoint,
             streaming=streaming,
-            body=patched(flight, dispatch, ask_for_usage=hide_usage),
+            body=patched(flight, dispatch, ask_for_usage=hide_usage) if changed else None,
             drop_headers=DROPPED if labels.continues_trace else DROPPED_WITH_STATE,
-            add_headers=(
-                (REQUEST_ID, shown_id),
-                (TRACEPARENT, traceparent(labels.trace_id, flight.request_id, labels.trace_flags)),
-                *self._engine_keys.get(dispatch.pool, ()),
-            ),
+            add_headers=(*add_headers, *engine_key) if engine_key else add_headers,
             drop_answer_headers=self._answer_dropped,
-            add_answer_headers=(*answer_headers, *cors),
+            add_answer_headers=answer_headers,
             reserved_output_tokens=dispatch.reserved_output_tokens,
             hide_usage=hide_usage,
         )

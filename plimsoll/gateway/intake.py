@@ -99,7 +99,7 @@ class Intake:
             body.max_output_tokens,
             body.num_choices,
             prompt.hashes,
-            int(prompt.block_bytes / ratio.bytes_per_token) if prompt.hashes else 512,
+            prompt.block_tokens or int(prompt.block_bytes / ratio.bytes_per_token),
             flight.endpoint,
             body.streaming,
             labels.tier,

@@ -36,6 +36,7 @@ class Prompt(NamedTuple):
     hashes: tuple[int, ...] = ()
     block_bytes: int = BLOCK_BYTES
     num_prompts: int = 1
+    block_tokens: int = 0  # tokens of a block, where they are known exactly; 0: as the bytes are
 
 
 class Body(NamedTuple):
@@ -131,7 +132,7 @@ def _read_other(data: bytes) -> Body:
     start = data[:64].lstrip()
     if start.startswith(b"{"):
         body = _other.decode(data)
-        return Body(body.model or "", Prompt(text_bytes(data)), body.stream is True)
+        return Body(body.model or "", Prompt(text_bytes(data, 0, len(data))), body.stream is True)
     form = MULTIPART_MODEL.search(data, 0, 64 * 1024) if start.startswith(b"--") else None
     return Body(form[1].decode("utf-8", "replace") if form else "", is_json=False)
 
@@ -163,15 +164,18 @@ def _prompt(data: bytes, name: bytes, earlier: bytes, messages: Iterable[Message
     """The prompt reaches from its first member to the end of the body; what follows it in there is little."""
     start = max(0, data.find(name))
     before = data.find(earlier, 0, start)
-    prompt = memoryview(data)[before if before >= 0 else start :]
+    if before >= 0:
+        start = before
+    end = len(data)
     num_media = media_bytes = 0
     for message in messages:
         if message.content.__class__ is list:
             num, size = _media(message.content)
             num_media += num
             media_bytes += size
-    num_bytes = text_bytes(prompt) - media_bytes
-    return Prompt(max(0.0, num_bytes), num_media * MEDIA_TOKENS, *prefix_hashes(prompt))
+    hashes, block_bytes = prefix_hashes(data, start, end)
+    num_bytes = text_bytes(data, start, end) - media_bytes
+    return Prompt(max(0.0, num_bytes), num_media * MEDIA_TOKENS, hashes, block_bytes)
 
 
 def _media(parts: list[Part]) -> tuple[int, int]:
@@ -193,18 +197,17 @@ def _input(raw: Raw, name: str) -> Prompt:
     """A `prompt` or `input`: a text, texts, token ids, or lists of token ids, which are counted exactly."""
     if raw is NO_RAW:
         raise BadBody(f"Object missing required field `{name}`", name)
-    view = memoryview(raw)
-    start = bytes(view[:256]).translate(None, b" \t\r\n")[:2]
-    if start[:1] == b'"':
-        return Prompt(text_bytes(view), 0, *prefix_hashes(view))
-    if start[:1] != b"[":
+    text = bytes(memoryview(raw))
+    start = text[:256].translate(None, b" \t\r\n")[:2]
+    if start[:1] not in (b'"', b"["):
         kind = {b"{": "object", b"n": "null", b"t": "bool", b"f": "bool"}.get(start[:1], "number")
         raise BadBody(f"Expected `str | array`, got `{kind}` - at `$.{name}`", name)
-    num_prompts = max(1, len(_elements.decode(raw))) if start[1:] in (b'"', b"[") else 1
-    if start[1:] == b'"':
-        return Prompt(text_bytes(view), 0, *prefix_hashes(view), num_prompts)
-    tokens = bytes(view).count(b",") + (start[1:] != b"]")
-    return Prompt(0.0, tokens, *prefix_hashes(view), num_prompts)
+    hashes = prefix_hashes(text, 0, len(text))
+    num_prompts = max(1, len(_elements.decode(raw))) if start in (b'["', b"[[") else 1
+    if start[:1] == b'"' or start == b'["':
+        return Prompt(text_bytes(text, 0, len(text)), 0, *hashes, num_prompts)
+    tokens = text.count(b",") + (start != b"[]")
+    return Prompt(0.0, tokens, *hashes, num_prompts, hashes[1] * tokens // len(text))
 
 
 def _located(message: str, data: bytes) -> str:

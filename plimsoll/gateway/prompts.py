@@ -44,30 +44,30 @@ class TokenRatio:
         self._tokens = self._tokens * keep + tokens
 
 
-def text_bytes(prompt: bytes | memoryview) -> float:
+def text_bytes(data: bytes, start: int, end: int) -> float:
     """UTF-8 bytes that a piece of JSON stands for, nearly: a \\uXXXX escape is six bytes for about three."""
-    num = len(prompt)
-    sample = bytes(prompt[:ESCAPE_SAMPLE])
-    escapes = sample.count(b"\\u")
-    return num - 3.0 * escapes * (num / len(sample)) if escapes else float(num)
+    num = end - start
+    sampled = min(num, ESCAPE_SAMPLE)
+    if data.find(b"\\u", start, start + sampled) < 0:
+        return float(num)
+    return num - 3.0 * data.count(b"\\u", start, start + sampled) * (num / sampled)
 
 
-def prefix_hashes(prompt: bytes | memoryview) -> tuple[tuple[int, ...], int]:
-    """At most 16 chained hashes of the prompt's beginnings, and the bytes that each block holds.
+def prefix_hashes(data: bytes, start: int, end: int) -> tuple[tuple[int, ...], int]:
+    """At most 16 chained hashes of the beginnings of data[start:end], and the bytes that each block holds.
 
     Hash i covers all bytes up to the end of block i. Blocks double in size until 16 cover the prompt; as each hash
     covers everything before it, those of prompts with different block sizes agree wherever their ends do.
     """
-    num_blocks = len(prompt) // BLOCK_BYTES
-    if not num_blocks:
+    num_bytes = end - start
+    if num_bytes < BLOCK_BYTES:
         return (), BLOCK_BYTES
     size = BLOCK_BYTES
-    while num_blocks > MAX_HASHES:
+    while num_bytes >= (MAX_HASHES + 1) * size:
         size *= 2
-        num_blocks = len(prompt) // size
-    view = memoryview(prompt)
+    view = memoryview(data)[start:end]
     running, hashes = 0, []
-    for end in range(size, num_blocks * size + 1, size):
-        running = crc32(view[end - size : end], running)
-        hashes.append(end << 32 | running)  # with its length: 32 bits alone would meet by chance
+    for stop in range(size, num_bytes + 1, size):
+        running = crc32(view[stop - size : stop], running)
+        hashes.append(stop << 32 | running)  # with its length: 32 bits alone would meet by chance
     return tuple(hashes), size

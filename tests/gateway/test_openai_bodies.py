@@ -52,6 +52,8 @@ def test_token_ids_are_counted_exactly(ids: list[int]) -> None:
         data = json.dumps({"model": "m", "prompt": ids}, separators=separators).encode()
         prompt = read_body(Endpoint.COMPLETIONS, data).prompt
         assert (prompt.exact_tokens, prompt.num_bytes) == (len(ids), 0)
+        if prompt.hashes:
+            assert len(prompt.hashes) * prompt.block_tokens <= len(ids)
 
 
 def test_lists_of_prompts_multiply_choices() -> None:
