@@ -182,7 +182,7 @@ class ClientConnection(asyncio.Protocol):
             self.exchange.check(now, timeouts)
         elif self._reader.started_at:
             if now - self._reader.started_at > timeouts.request:
-                self._refuse(self._reader.request, Reason.REQUEST_TIMEOUT)
+                self._refuse(self._reader.unfinished(), Reason.REQUEST_TIMEOUT)
         elif now - self._since > timeouts.keep_alive:
             self.close()
 

@@ -84,6 +84,12 @@ class RequestReader:
         self._data = data[end + 4 :]
         return self._head_step(data[: end + 4])
 
+    def unfinished(self) -> ClientRequest:
+        """What is known of the request that is being read."""
+        if not self._in_body:
+            self.request = ClientRequest(self.started_at, self._peer)
+        return self.request
+
     def _refuse(self, reason: Reason) -> Step:
         self.fault = reason
         self.keep_alive = False
@@ -92,10 +98,12 @@ class RequestReader:
     def _partial_head(self, data: bytes) -> Step:
         """Refuse at once what can never become a head, so that its sender need not wait for a timeout."""
         if len(data) >= self._max_headers:
+            self.unfinished()
             return self._refuse(Reason.HEADERS_TOO_LARGE)
         if data == b"\r":
             return _NEED
         if not data[:1].isalpha() or data.count(b"\n") != data.count(b"\r\n") or b"\0" in data:
+            self.unfinished()
             return self._refuse(Reason.BAD_REQUEST)
         return _NEED
 

@@ -101,6 +101,22 @@ def test_a_client_that_does_not_finish_its_request(loop: str, part: bytes) -> No
     run(test, loop)
 
 
+def test_a_late_request_is_not_taken_for_the_one_before(loop: str) -> None:
+    rules = GatewayRules(timeouts=Timeouts(request=SHORT))
+
+    async def test() -> None:
+        async with serving(Recorder([]), rules) as served:
+            client = await served.client()
+            await client.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert b"content-length: 31" in await client.head()
+            await client.send(b"GET / HT")
+            head, _, body = (await client.until_close()).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 408 ")
+            assert body == b'{"error":{"code":"request_timeout"}}', "the answer to a GET has a body"
+
+    run(test, loop)
+
+
 def test_an_idle_client_is_closed_without_a_word(loop: str) -> None:
     rules = GatewayRules(timeouts=Timeouts(keep_alive=SHORT))
 
