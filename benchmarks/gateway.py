@@ -120,7 +120,7 @@ def command_for(what: str, port: int, mock: int, folder: Path) -> list[str]:
         return [sys.executable, "-m", "benchmarks.passthrough", *arguments]
     policy = folder / "policy.yaml"
     policy.write_text(POLICY.format(digest=sha256(KEY.encode()).hexdigest(), port=mock))
-    arguments = ["--host", "127.0.0.1", "--port", str(port), "--data", str(folder / "data")]
+    arguments = ["--port", str(port), "--admin-port", "0", "--data", str(folder / "data"), "--no-project"]
     return [sys.executable, "-m", "plimsoll", "serve", str(policy), *arguments]
 
 

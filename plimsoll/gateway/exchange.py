@@ -70,8 +70,7 @@ class HttpExchange:
         self.phase = _CONNECT
         self._attempt = attempt
         self._patience.attempt(self._clock())
-        self._reading = None
-        self._retried_stale = False
+        self._reading, self._retried_stale = None, False
         origin = self._upstreams.origin(attempt.replica)
         self._head = forwarded_head(self.request, attempt, origin.host, origin.prefix)
         upstream = origin.take()
@@ -238,10 +237,11 @@ class HttpExchange:
                 return
         self._upstream = None
         upstream.release()
-        outcome, reason = reading.verdict()
-        self._end(outcome, reason)
-        self._writer.end(body)
-        self._client.over()
+        try:
+            self._end(*reading.verdict())
+        finally:  # a fault in the books is told to the event loop; the client has its answer all the same
+            self._writer.end(body)
+            self._client.over()
 
     def _attempt_failed(self, reason: Reason, retry_after: float = 0.0) -> None:
         """The attempt is over: the driver may try again where the client has seen nothing, else the answer breaks."""

@@ -1,8 +1,10 @@
 """Engines by address: dialling, and the pool of idle connections."""
 
 import asyncio
+import ssl
 from collections import deque
 from contextlib import suppress
+from functools import cache
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -53,7 +55,7 @@ class Origin:
         loop = asyncio.get_running_loop()
         try:
             _, upstream = await loop.create_connection(
-                lambda: UpstreamConnection(self), self._host, self._port, ssl=self._tls or None
+                lambda: UpstreamConnection(self), self._host, self._port, ssl=_tls_context() if self._tls else None
             )
         except (OSError, UnicodeError):  # UnicodeError: a host name that IDNA cannot encode
             caller.not_connected()
@@ -105,3 +107,9 @@ class Upstreams:
         """Close all idle connections."""
         for origin in self._origins.values():
             origin.close()
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """Reading the system's certificates takes a tenth of a second: once, not per connection."""
+    return ssl.create_default_context()

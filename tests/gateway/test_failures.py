@@ -220,6 +220,26 @@ def test_a_stream_ended_by_closing_must_have_said_that_it_is_done(loop: str, fin
     run(test, loop)
 
 
+def test_a_fault_in_the_books_does_not_keep_the_answer_from_the_client(loop: str) -> None:
+    async def test() -> None:
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context["exception"]))
+        async with ScriptedEngine([Script([json_answer(b"{}")])]) as engine, serving(Recorder([engine.url])) as served:
+
+            def fail(_exchange: Exchange) -> None:
+                raise ZeroDivisionError
+
+            served.hands.on_end = fail
+            client = await served.client()
+            for _ in range(2):
+                await client.send(post())
+                assert (await client.answer())[1] == b"{}"
+            await asyncio.sleep(0.05)
+            assert [type(fault) for fault in faults] == [ZeroDivisionError] * 2
+
+    run(test, loop)
+
+
 # --- keep-alive ---
 
 
