@@ -37,7 +37,7 @@ for _name in COMMANDS:
 def main() -> None:
     """Run the command line; a fault that we know is told in one line and exits with 2."""
     try:
-        app()
+        app(sys.argv[1:])
     except PlimsollError as error:
         print(f"plimsoll: {error}", file=sys.stderr)  # noqa: T201 - the command line's own voice
         sys.exit(2)

@@ -2,19 +2,18 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from plimsoll.cli.key import digest_of
+from tests.cli.running import Inside, run
 from tests.policy.test_document import EXAMPLE, SMALL, TEN_MISTAKES
 
 
-def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "plimsoll", *arguments]
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(monkeypatch, capsys)
 
 
 def test_a_good_policy_is_told_and_exits_with_0() -> None:
@@ -24,33 +23,33 @@ def test_a_good_policy_is_told_and_exits_with_0() -> None:
     assert "\x1b" not in done.stdout  # colour on a terminal only
 
 
-def test_faults_exit_with_1_and_are_all_shown(tmp_path: Path) -> None:
+def test_faults_exit_with_1_and_are_all_shown(tmp_path: Path, inside: Inside) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(TEN_MISTAKES)
-    done = run("check", str(path))
+    done = inside("check", str(path))
     assert done.returncode == 1
     assert done.stdout.count("fault  ") == 12
-    data = json.loads(run("check", "--json", str(path)).stdout)
+    data = json.loads(inside("check", "--json", str(path)).stdout)
     assert not data["good"]
     assert [fault["line"] for fault in data["faults"]] == sorted(fault["line"] for fault in data["faults"])
 
 
-def test_warnings_exit_with_0_unless_strict(tmp_path: Path) -> None:
+def test_warnings_exit_with_0_unless_strict(tmp_path: Path, inside: Inside) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(SMALL.replace("50%", "0.5%"))
-    done = run("check", str(path))
+    done = inside("check", str(path))
     assert (done.returncode, done.stdout.count("warning  ")) == (0, 1)
-    assert run("check", "--strict", str(path)).returncode == 1
+    assert inside("check", "--strict", str(path)).returncode == 1
 
 
-def test_no_file_exits_with_2_in_one_line() -> None:
-    done = run("check", "/nowhere/policy.yaml")
+def test_no_file_exits_with_2_in_one_line(inside: Inside) -> None:
+    done = inside("check", "/nowhere/policy.yaml")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "plimsoll: cannot read the policy /nowhere/policy.yaml: No such file or directory\n"
 
 
-def test_a_key_and_its_digest() -> None:
-    secret, digest = run("key").stdout.split()
+def test_a_key_and_its_digest(inside: Inside) -> None:
+    secret, digest = inside("key").stdout.split()
     assert re.fullmatch(r"pl-[\w-]{43}", secret)
     assert digest == digest_of(secret)
     assert run("key", "--digest", given=f"{secret}\n").stdout.strip() == digest
@@ -58,5 +57,5 @@ def test_a_key_and_its_digest() -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "key"])
-def test_help_teaches(command: str) -> None:
-    assert "Usage: plimsoll" in run(command, "--help").stdout
+def test_help_teaches(command: str, inside: Inside) -> None:
+    assert "Usage: plimsoll" in inside(command, "--help").stdout

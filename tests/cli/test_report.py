@@ -13,7 +13,12 @@ from plimsoll.slo.outcome import Outcome, Reason
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.projections import Projections
 from tests.analytics.records import POLICY, POLICY_TEXT, START, record
-from tests.cli.test_check import run
+from tests.cli.running import Inside, run
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +52,23 @@ def test_the_tables_show_everything_once(home: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_json_conserves_and_windows_cut(home: Path) -> None:
-    data = json.loads(run("report", str(home), "--json").stdout)
+def test_json_conserves_and_windows_cut(home: Path, inside: Inside) -> None:
+    data = json.loads(inside("report", str(home), "--json").stdout)
     assert data["total"]["num"] == sum(data["total"]["outcomes"].values()) == 400
     assert data["num_repeated"] == 0
     assert data["policy_versions"] == [POLICY.version]
-    last = json.loads(run("report", str(home), "--json", "--since", "99s", "--tenant", "acme").stdout)
+    last = json.loads(inside("report", str(home), "--json", "--since", "99s", "--tenant", "acme").stdout)
     assert last["total"]["num"] == 50
     budget = last["tenants"][0]["objectives"][0]["budgets"][0]
     assert (budget["period"], budget["num_judged"]) == ("2026-11", 200)
 
 
-def test_a_page_is_written(home: Path, tmp_path: Path) -> None:
+def test_a_page_is_written(home: Path, tmp_path: Path, inside: Inside) -> None:
     path = tmp_path / "report.html"
-    done = run("report", str(home), "--html", str(path))
+    done = inside("report", str(home), "--html", str(path))
     assert (done.returncode, done.stdout) == (0, "")
     assert path.read_text().startswith("<!doctype html>")
-    assert run("report", str(home), "--html", str(tmp_path / "no" / "such.html")).returncode == 2
+    assert inside("report", str(home), "--html", str(tmp_path / "no" / "such.html")).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -76,8 +81,10 @@ def test_a_page_is_written(home: Path, tmp_path: Path) -> None:
         (("HOME", "--policy", "/nowhere.yaml"), "cannot read the policy"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(home: Path, arguments: tuple[str, ...], message: str) -> None:
-    done = run("report", *[str(home) if each == "HOME" else each for each in arguments])
+def test_what_cannot_be_is_told_in_one_line(
+    home: Path, inside: Inside, arguments: tuple[str, ...], message: str
+) -> None:
+    done = inside("report", *[str(home) if each == "HOME" else each for each in arguments])
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
