@@ -1,6 +1,5 @@
 """The work of the projector: post the log to the books, write it as Parquet, again and again. Heavy imports."""
 
-import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Final, Self
 from msgspec import Struct
 from sqlalchemy.exc import OperationalError
 
-from plimsoll.errors import DataDirectoryBusy, StorageError
+from plimsoll.errors import DataDirectoryBusy
 from plimsoll.storage.batch import Batch
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.keeper import NO_ROOM
@@ -107,14 +106,12 @@ def follow(
 
 
 def _trouble(error: OSError | OperationalError) -> str:
-    """What to wait for; raises what waiting does not help."""
-    if isinstance(error, OSError):
-        if error.errno in NO_ROOM:
-            return error.strerror or str(error)
+    """What to wait for. Errors of the file system but for a full disk are raised: waiting does not help them."""
+    if isinstance(error, OperationalError):
+        return f"the ledger: {str(error.orig).splitlines()[0]}"  # SQLite on a full disk says "disk I/O error", too
+    if error.errno not in NO_ROOM:
         raise error
-    if isinstance(error.orig, sqlite3.Error) and "full" not in str(error.orig) and "locked" not in str(error.orig):
-        raise StorageError(f"the ledger cannot be written: {error.orig}") from error
-    return f"the ledger: {str(error.orig).splitlines()[0]}"
+    return error.strerror or str(error)
 
 
 def _take_over(path: Path, seconds: float) -> Lock:

@@ -7,7 +7,7 @@ where the last one ends: every settlement is in exactly one, whatever dies when.
 import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,12 +83,14 @@ class RequestLog:
     def _publish(self, start: int, end: int, tables: Iterable[pa.Table]) -> None:
         path = self._requests / file_name(start, end)
         part = path.with_suffix(".part")
-        with part.open("wb") as file:
-            with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-                for table in tables:
-                    writer.write_table(table)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with part.open("wb") as file:
+                _write_tables(file, tables)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            part.unlink()  # most likely the disk is full: half a file is the last thing that it needs
+            raise
         part.rename(path)
         sync_directory(self._requests)
 
@@ -111,6 +113,12 @@ class RequestLog:
         for file in all_files(self._requests):
             if file not in kept and now - file.path.stat().st_mtime > GRACE:
                 file.path.unlink()
+
+
+def _write_tables(file: BinaryIO, tables: Iterable[pa.Table]) -> None:
+    with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
 
 
 def _tables(files: list[LogFile]) -> Iterator[pa.Table]:
