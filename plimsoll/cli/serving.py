@@ -1,7 +1,6 @@
 """What `plimsoll serve` wires together: gateway, admin port, metrics, the projector beside it, signals."""
 
 import asyncio
-import importlib.util
 import logging
 import os
 import secrets
@@ -9,7 +8,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -22,12 +21,12 @@ from plimsoll.gateway.clock import wall_clock
 from plimsoll.gateway.feed import Feed
 from plimsoll.policy import document
 from plimsoll.policy.presets import preset
+from plimsoll.storage import projector
 from plimsoll.storage.datadir import write_whole
 from plimsoll.storage.journal import Journal
 from plimsoll.telemetry.exposition import Page
 from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
 
-PROJECTOR: Final = "plimsoll.cli.project"
 _log = logging.getLogger("plimsoll.gateway")
 
 
@@ -124,7 +123,7 @@ async def serve_until_told(settings: Settings) -> None:
     service = Service(settings, app)
     token_file, token = _token(settings.data)
     admin = Admin(service, token)
-    projector: asyncio.subprocess.Process | None = None
+    projecting: asyncio.subprocess.Process | None = None
     stops = _stops(service)
     try:
         port = await app.listen(settings.host, settings.port)
@@ -132,7 +131,7 @@ async def serve_until_told(settings: Settings) -> None:
             admin_port = await admin.listen(settings.admin_host, settings.admin_port)
         except OSError as error:
             raise UsageError(cannot_listen(settings.admin_host, settings.admin_port, error, "--admin-port")) from error
-        projector = await _start_projector(settings)
+        projecting = await _start_projector(settings)
         _say_ready(settings, port, admin_port, token_file)
         await stops.wait()
         stops.clear()
@@ -141,9 +140,9 @@ async def serve_until_told(settings: Settings) -> None:
     finally:
         await admin.close()
         await app.close()
-        if projector is not None and projector.returncode is None:
-            projector.terminate()
-            await projector.wait()
+        if projecting is not None and projecting.returncode is None:
+            projecting.terminate()
+            await projecting.wait()
 
 
 def _stops(service: Service) -> asyncio.Event:
@@ -182,10 +181,10 @@ def _token(data: Path) -> tuple[Path, str]:
 
 
 async def _start_projector(settings: Settings) -> asyncio.subprocess.Process | None:
-    if not settings.project or importlib.util.find_spec(PROJECTOR) is None:
+    if not settings.project:
         return None
-    command = [sys.executable, "-m", "plimsoll", "project", str(settings.data), "--follow"]
-    return await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)
+    line = projector.command(settings.data)
+    return await asyncio.create_subprocess_exec(*line, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)
 
 
 def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path) -> None:

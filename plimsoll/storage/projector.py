@@ -10,13 +10,16 @@ import sys
 from pathlib import Path
 
 
+def command(directory: Path, ledger: str | None = None) -> list[str]:
+    """The command line of a projector that ends, up to date, when the process that asks for it does."""
+    line = [sys.executable, "-m", "plimsoll", "project", str(directory), "--follow", "--parent", str(os.getpid())]
+    return line if ledger is None else [*line, "--ledger", ledger]
+
+
 def start(directory: Path, ledger: str | None = None) -> "subprocess.Popen[bytes]":
-    """Start the projector of a data directory. It ends by itself, up to date, when this process does.
+    """Start the projector of a data directory.
 
     To stop it: close the journal, `terminate()`, `wait()`; it catches up first. `ledger` is a `postgresql://…` URL;
     None keeps the books in the data directory.
     """
-    command = [sys.executable, "-m", "plimsoll", "project", str(directory), "--follow", "--parent", str(os.getpid())]
-    if ledger is not None:
-        command += ["--ledger", ledger]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command(directory, ledger), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
