@@ -18,8 +18,7 @@ from plimsoll.storage import tables
 from plimsoll.storage.batch import Batch, JudgedKey
 from plimsoll.storage.database import engine_of, upsert
 from plimsoll.storage.grants import Account
-from plimsoll.storage.policies import decode_policy
-from plimsoll.storage.posting import Posting
+from plimsoll.storage.posting import Posting, learn_policies
 
 
 class LedgerDatabase:
@@ -29,10 +28,9 @@ class LedgerDatabase:
         """A SQLite file (a Path; made where it is new) or `postgresql://…`."""
         self._engine = engine_of(where)
         self.policies: dict[str, Policy] = {}
-        """Every policy that some log brought, by version."""
+        """Policies that some log brought, by version: at least all that were posted when a position was last asked."""
         with self._engine.begin() as connection:
-            for version, data in connection.execute(select(tables.policies.c.version, tables.policies.c.data)):
-                self.policies[version] = decode_policy(data)
+            learn_policies(connection, self.policies)
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +47,9 @@ class LedgerDatabase:
         table = tables.positions
         with self._engine.begin() as connection:
             connection.execute(upsert(connection, table).values(log=log, reached=first).on_conflict_do_nothing())
-            return int(connection.execute(select(table.c.reached).where(table.c.log == log)).scalar_one())
+            reached = int(connection.execute(select(table.c.reached).where(table.c.log == log)).scalar_one())
+            learn_policies(connection, self.policies)  # after: what is noted before that offset is among them
+        return reached
 
     def post(self, log: str, batch: Batch) -> bool:
         """Book a batch; False, and nothing changed, where the log is not posted exactly up to the batch's start."""

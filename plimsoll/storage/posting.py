@@ -15,13 +15,14 @@ from plimsoll.policy.policy import Policy
 from plimsoll.storage.batch import Batch, JudgedKey, Move
 from plimsoll.storage.database import upsert
 from plimsoll.storage.grants import Account, grant_entries, grant_of
+from plimsoll.storage.policies import decode_policy
 from plimsoll.storage.tables import balances, entries, granted, judged, policies
 
 
 class Posting:
     """What one log changes in the books."""
 
-    def __init__(self, connection: Connection, log: str, known: Mapping[str, Policy]) -> None:
+    def __init__(self, connection: Connection, log: str, known: dict[str, Policy]) -> None:
         self._connection = connection
         self._log = log
         self._policies = known
@@ -57,6 +58,8 @@ class Posting:
             return made
         before = self._lock_granted(sorted(accounts))
         counts = self._judged_of(accounts)
+        if any(key.policy not in self._policies for judged_of in counts.values() for key, _ in judged_of):
+            learn_policies(self._connection, self._policies)  # another log may have brought it meanwhile
         for account in sorted(accounts):
             grant = grant_of(counts[account], self._policies)
             bucket, part = before[account]
@@ -139,6 +142,14 @@ class Posting:
                     for (account, period), amount in sorted(moved.items())
                 ],
             )
+
+
+def learn_policies(connection: Connection, known: dict[str, Policy]) -> None:
+    """Add the policies of the database that are not known yet."""
+    for version in connection.execute(select(policies.c.version)).scalars().all():
+        if version not in known:
+            data = connection.execute(select(policies.c.data).where(policies.c.version == version)).scalar_one()
+            known[version] = decode_policy(data)
 
 
 def _row(log: str, batch: int, origin: str, entry: Entry, minute: int) -> dict[str, Any]:

@@ -185,3 +185,15 @@ def test_newer_books(tmp_path: Path) -> None:
 def test_other_databases_are_refused(url: str) -> None:
     with pytest.raises(UsageError, match="postgresql"):
         LedgerDatabase(url)
+
+
+def test_a_poster_learns_what_another_posted(journal: Journal, books: LedgerDatabase, tmp_path: Path) -> None:
+    """Two posters of one log: the one that did not see the policy's note takes nothing back, and knows the zone."""
+    journal.policy(NOVEMBER, POLICY)
+    write(journal, range(1, 1001), tenant="beta")
+    with LedgerDatabase(tmp_path / "ledger.sqlite") as other:
+        log, batch = next_batch(journal, other, 500)
+        assert other.post(log, batch)
+    post_all(journal, books)
+    assert books.balances()["beta/ttft/part", "2026-11"] == 1
+    assert {entry.kind for _, entry in books.entries()} == {EntryKind.GRANT, EntryKind.SPEND}
