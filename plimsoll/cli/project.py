@@ -8,8 +8,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from plimsoll.storage.projections import TAKEOVER, Projections, follow
-
 
 def project(
     directory: Path,
@@ -38,7 +36,9 @@ def project(
     if follow_log:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.append(True))
-        os.nice(10)  # the gateway comes first
+    # After the signals: a gateway that ends right after its start must not strike this process while it imports.
+    from plimsoll.storage.projections import TAKEOVER, Projections, follow  # noqa: PLC0415 - see above
+
     with Projections(directory, ledger, takeover=TAKEOVER if follow_log else 0.0) as projections:
         if follow_log:
             follow(projections, lambda: bool(stopping) or parent not in {None, os.getppid()}, _say)

@@ -184,7 +184,9 @@ async def _start_projector(settings: Settings) -> asyncio.subprocess.Process | N
     if not settings.project:
         return None
     line = projector.command(settings.data)
-    return await asyncio.create_subprocess_exec(*line, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)
+    process = await asyncio.create_subprocess_exec(*line, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)
+    projector.give_way(process.pid)
+    return process
 
 
 def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path) -> None:

@@ -8,6 +8,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
+
+NICENESS: Final = 10
 
 
 def command(directory: Path, ledger: str | None = None) -> list[str]:
@@ -22,4 +25,11 @@ def start(directory: Path, ledger: str | None = None) -> "subprocess.Popen[bytes
     To stop it: close the journal, `terminate()`, `wait()`; it catches up first. `ledger` is a `postgresql://…` URL;
     None keeps the books in the data directory.
     """
-    return subprocess.Popen(command(directory, ledger), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command(directory, ledger), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    give_way(process.pid)
+    return process
+
+
+def give_way(process_id: int) -> None:
+    """Let the gateway go first wherever both want the processor, from the projector's first import on."""
+    os.setpriority(os.PRIO_PROCESS, process_id, NICENESS)

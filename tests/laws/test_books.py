@@ -123,7 +123,7 @@ def empty_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(histories=logs, steps=schedule, rebuilt=st.integers(0, 2))
 def test_books_are_the_same_in_any_order(
     tmp_path_factory: pytest.TempPathFactory,

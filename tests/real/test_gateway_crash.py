@@ -3,6 +3,7 @@
 import http.client
 import itertools
 import json
+import os
 import random
 import socket
 import statistics
@@ -19,7 +20,7 @@ import pytest
 from plimsoll.slo.outcome import Outcome
 from plimsoll.storage.audit import audit
 from plimsoll.storage.datadir import DataDirectory
-from plimsoll.storage.ledger import LedgerDatabase
+from plimsoll.storage.projections import Projections
 from plimsoll.storage.query import records
 
 pytestmark = pytest.mark.real
@@ -106,23 +107,24 @@ class Gateway:
         self._line = command("serve", str(policy), "--data", str(home), "--port", str(port), "--admin-port", "0")
         self._log = home.with_name("gateway.log").open("ab")
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
         began = time.monotonic()
-        process = subprocess.Popen(self._line, stdout=subprocess.PIPE, stderr=self._log)
-        assert process.stdout is not None
-        ready = process.stdout.readline()
+        self._process = subprocess.Popen(self._line, stdout=subprocess.PIPE, stderr=self._log)
+        assert self._process.stdout is not None
+        ready = self._process.stdout.readline()
         assert ready.startswith(b"READY"), Path(self._log.name).read_text()[-2000:]
         self.restarts.append(time.monotonic() - began)
-        return process
 
-    def end(self, process: "subprocess.Popen[bytes]", *, kill: bool) -> None:
-        if kill:
-            process.kill()
-        else:
-            process.terminate()
-        process.communicate(timeout=60)
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._process.communicate()
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """SIGTERM, and wait for the end, the projector's too."""
+        self._process.terminate()
+        self._process.communicate(timeout=60)
         self._log.close()
 
 
@@ -152,18 +154,17 @@ def kill_often(home: Path, engine: int, kills: int, seed: int) -> tuple[Clients,
     policy = home.with_name("policy.yaml")
     policy.write_text(POLICY.format(port=engine))
     gateway = Gateway(home, policy, port)
-    process = gateway.start()
+    gateway.start()
     clients = Clients(port, seed)
     try:
         for _ in range(kills):
             time.sleep(dice.uniform(0.05, 0.5))
-            gateway.end(process, kill=True)
-            process = gateway.start()
+            gateway.kill()
+            gateway.start()
         time.sleep(0.5)
     finally:
         clients.stop()
-        gateway.end(process, kill=False)
-        gateway.close()
+        gateway.end()
     return clients, gateway
 
 
@@ -175,18 +176,24 @@ def check(home: Path, clients: Clients) -> None:
     assert {name: completed[name] for name in clients.answered} == dict.fromkeys(clients.answered, 1)
     assert clients.begun <= ids.keys(), "whoever saw the beginning of an answer is in the log"
     assert any(record.outcome is Outcome.INTERRUPTED for record in found), "some were struck"
-    with LedgerDatabase(home / "ledger.sqlite") as books:
-        proof = audit(DataDirectory(home), books)
-    assert proof.findings == ()
-    assert proof.num_settled == len(found), "the projector had caught up when it ended"
+    with Projections(home, takeover=30.0) as projections:
+        projections.catch_up()
+        proof = audit(DataDirectory(home), projections.books)
+    assert (proof.findings, proof.num_settled) == ((), len(found))
 
 
+def allowed() -> float:
+    """2 s from start to READY on a machine that is not busy with other things; on one that is, in proportion."""
+    return 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+@pytest.mark.timeout(600)
 def test_killed_twenty_times(tmp_path: Path, engine: int) -> None:
     home = tmp_path / "data"
     clients, gateway = kill_often(home, engine, 20, seed=1)
     assert len(clients.answered) > 40, "there was load"
     check(home, clients)
-    assert min(gateway.restarts) <= 2.0, f"restarts took {statistics.median(gateway.restarts):.2f} s at the median"
+    assert statistics.median(gateway.restarts) <= allowed(), gateway.restarts
 
 
 @pytest.mark.long
@@ -195,4 +202,4 @@ def test_killed_five_hundred_times(tmp_path: Path, engine: int) -> None:
     home = tmp_path / "data"
     clients, gateway = kill_often(home, engine, 500, seed=2)
     check(home, clients)
-    assert statistics.median(gateway.restarts) <= 2.0
+    assert statistics.median(gateway.restarts) <= allowed(), gateway.restarts

@@ -155,7 +155,7 @@ def rebuilt(written: Written, tmp: Path, data: bytes) -> Path:
     return home
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cut=st.integers(0, SMALL), zeros=st.booleans())
 def test_torn_at_any_byte(written: Written, tmp_path_factory: pytest.TempPathFactory, cut: int, zeros: bool) -> None:
     """Cut anywhere, or zeros from anywhere on: each settlement before is there, each open request is settled."""
@@ -171,7 +171,7 @@ def test_torn_at_any_byte(written: Written, tmp_path_factory: pytest.TempPathFac
     assert len({number for number, _ in found}) == len(found), "each once"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(place=st.integers(0, SMALL), bit=st.integers(0, 7))
 def test_damage_before_the_end_is_told(
     written: Written, tmp_path_factory: pytest.TempPathFactory, place: int, bit: int

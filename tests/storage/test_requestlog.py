@@ -35,7 +35,7 @@ def in_view(home: Path) -> list[int]:
     return [row[0] for row in found]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=6))
 def test_each_once_wherever_it_lies(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, bool]]) -> None:
     """Any interleaving of writing and projecting, in small files, small segments and merges."""
