@@ -79,10 +79,11 @@ class Service:
         """See `Operations`."""
         return msgspec.json.encode(self._app.governor.snapshot(self._app.clock()))
 
-    def metrics(self) -> bytes:
+    async def metrics(self) -> bytes:
         """See `Operations`."""
         page = Page()
-        self._metrics.write(page)
+        for _ in self._metrics.write(page):
+            await asyncio.sleep(0)
         write_snapshot(page, self._app.governor.snapshot(self._app.clock()))
         refused = [(reason.value, num) for reason, num in self._app.driver.unattributed.items()]
         write_counts(page, "plimsoll_unattributed_refusals_total", "Refusals of nobody's requests.", refused, "reason")

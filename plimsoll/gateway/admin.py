@@ -32,7 +32,7 @@ class Operations(Protocol):
     def unready(self) -> list[str]:
         """Why no traffic should be sent here now; empty: all is well."""
 
-    def metrics(self) -> bytes:
+    async def metrics(self) -> bytes:
         """The page for Prometheus."""
 
     def snapshot(self) -> bytes:
@@ -94,7 +94,7 @@ class Admin:
         return web.Response(status=503 if reasons else 200, text="".join(f"{reason}\n" for reason in reasons) or "ok\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._operations.metrics(), headers={"content-type": METRICS_TYPE})
+        return web.Response(body=await self._operations.metrics(), headers={"content-type": METRICS_TYPE})
 
     async def _snapshot(self, _: web.Request) -> web.Response:
         return web.Response(body=self._operations.snapshot(), content_type="application/json")

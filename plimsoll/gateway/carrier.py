@@ -146,18 +146,23 @@ class Carrier:
             return
         arrival = flight.arrival
         flight.opened = True
-        self._books.opened(
-            request_id,
-            arrival.tenant,
-            arrival.tier or flight.tenant.tier,
-            arrival.at,
-            arrival.model,
-            arrival.endpoint,
-            arrival.streaming,
-            arrival.num_choices,
-            arrival.upstream_time,
-            arrival.cause,
-        )
+        try:
+            self._books.opened(
+                request_id,
+                arrival.tenant,
+                arrival.tier or flight.tenant.tier,
+                arrival.at,
+                arrival.model,
+                arrival.endpoint,
+                arrival.streaming,
+                arrival.num_choices,
+                arrival.upstream_time,
+                arrival.cause,
+            )
+        except (
+            StorageError
+        ) as error:  # the room went between `accepting` and now: it is served, its end may not be kept
+            _log.error("request %016x could not be opened in the journal: %s", request_id, error)
         if not self._unflushed:
             self._unflushed = True
             self._around.call_soon(self._flush_opened)

@@ -4,7 +4,7 @@ Labels are bounded: tenants and tiers are the policy's, outcomes and reasons are
 2^(1/32), as in the request log, and shown at every half octave. Exact attainment comes from verdicts, not from buckets.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from plimsoll.governor.decisions import Settle
@@ -161,27 +161,31 @@ class Metrics:
             key = ("other", "other")
         return self._owners.setdefault(key, Owner())
 
-    def write(self, page: Page) -> None:
-        """All that was counted."""
+    def write(self, page: Page) -> Iterator[None]:
+        """All that was counted. Yields now and then: a page of many tenants must not hold up whoever is served."""
         owners = sorted(self._owners.items())
         page.family("plimsoll_requests_total", "counter", "Requests that ended, by how and why.")
         for (tenant, tier), owner in owners:
             for (outcome, reason), num in sorted(owner.endings.items()):
                 page.sample(num, tenant=tenant, tier=tier, outcome=str(outcome), reason=str(reason))
+            yield
         page.family("plimsoll_verdicts_total", "counter", "What each objective said: requests, of itl tokens.")
         for (tenant, tier), owner in owners:
             for objective, counts in sorted(owner.verdicts.items()):
                 for verdict in Verdicts.__slots__:
                     num = getattr(counts, verdict)
                     page.sample(num, tenant=tenant, tier=tier, objective=objective, verdict=verdict)
+            yield
         for name, text, read in TOKENS:
             page.family(f"plimsoll_{name}_tokens_total", "counter", text)
             for (tenant, tier), owner in owners:
                 page.sample(read(owner), tenant=tenant, tier=tier)
+            yield
         for name, text, read_histogram in TIMES:
             page.family(f"plimsoll_{name}_seconds", "histogram", text)
             for (tenant, tier), owner in owners:
                 _write_histogram(page, read_histogram(owner), tenant=tenant, tier=tier, merged=name == "itl")
+                yield
 
 
 TOKENS: Final[tuple[tuple[str, str, Callable[[Owner], int]], ...]] = (

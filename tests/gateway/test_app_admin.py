@@ -28,7 +28,7 @@ class Operated:
     def unready(self) -> list[str]:
         return self.reasons
 
-    def metrics(self) -> bytes:
+    async def metrics(self) -> bytes:
         return b"up 1\n"
 
     def snapshot(self) -> bytes:

@@ -28,7 +28,8 @@ def test_request_headers() -> None:
 
 def test_metrics() -> None:
     page = Page()
-    Metrics().write(page)
+    for _ in Metrics().write(page):
+        pass
     replica = ReplicaState("r", True, True, False, 0, 0, 1, "blocks", 0.0, {}, {}, 0, 0, 0.0, 0.0)
     pool = PoolState("p", "m", 0, 0, 0.0, (replica,))
     queue = QueueState("p", "t", "a", 1, 0.0)

@@ -49,7 +49,8 @@ def samples(page: Page) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
 
 def page_of(metrics: Metrics) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     page = Page()
-    metrics.write(page)
+    for _ in metrics.write(page):
+        pass
     return samples(page)
 
 
