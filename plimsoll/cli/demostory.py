@@ -15,7 +15,7 @@ from plimsoll.load.result import Result, Seen
 PHASES = (("quiet", 0.0, NOISY_FROM), (f"{NOISY} noisy", NOISY_FROM, NOISY_TO), ("after", NOISY_TO, float("inf")))
 
 
-def story(console: Console, rows: Path, speed: float) -> None:
+def story(console: Console, rows: Path, speed: float, skip: float) -> None:
     """Print TTFT p50 and p99 by tenant and phase as clients saw them, and how many were not answered."""
     if not rows.exists():
         return
@@ -24,7 +24,7 @@ def story(console: Console, rows: Path, speed: float) -> None:
     sent = [result for result in results if result.outcome not in {Seen.UNSENT, Seen.STOPPED}]
     if not sent:
         return
-    begun_at = min(result.scheduled_at for result in results)
+    begun_at = min(result.scheduled_at for result in results) - skip / speed
     table = Table(title="What clients saw: TTFT p50 and p99, not answered", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("tenant")
     for name, _, _ in PHASES:

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -48,11 +47,8 @@ async def _serve(emulators: list[Emulator], host: str, port: int) -> None:
     try:
         for offset, emulator in enumerate(emulators):
             await _start(emulator, host, port + offset if port else 0)
-            print(  # noqa: T201 - the command line's own voice
-                f"http://{host}:{emulator.port}  {emulator.model}  ({emulator.profile.name}, x{emulator.speed:g})",
-                file=sys.stderr,
-                flush=True,
-            )
+            about = f"{emulator.model}  ({emulator.profile.name}, x{emulator.speed:g})"
+            print(f"READY http://{host}:{emulator.port}  {about}", flush=True)  # noqa: T201 - the command's own voice
         await stop.wait()
     finally:
         for emulator in emulators:

@@ -15,6 +15,7 @@ app = App(
 )
 COMMANDS: tuple[str, ...] = (
     "check",
+    "demo",
     "emulate",
     "export",
     "import_",
@@ -24,6 +25,7 @@ COMMANDS: tuple[str, ...] = (
     "replay",
     "report",
     "serve",
+    "top",
 )
 """Each is a module of this room with a function of the same name; its docstring is the help.
 

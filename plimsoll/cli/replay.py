@@ -162,6 +162,7 @@ def send(
             for result in batch:
                 tallies.add(result)
                 write(result)
+            write.flush()
             meter.show(tallies.outcomes)
     return tallies.summary(running.start_at)
 
@@ -179,6 +180,11 @@ class _Writer:
         if self._file is not None:
             row = result if self._gaps else msgspec.structs.replace(result, gaps=())
             self._file.write(self._encoder.encode(row) + b"\n")
+
+    def flush(self) -> None:
+        """Let others read what was written."""
+        if self._file is not None:
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file, if there is one."""

@@ -145,16 +145,22 @@ def _percent(ratio: float | None) -> str:
     return f"{ratio:.0%}" if ratio > -9.99 else "< -999%"
 
 
-def _replicas(replicas: tuple[ReplicaReading, ...]) -> Text:
-    text = Text(" ")
-    for replica in replicas:
-        usage = replica.kv_usage_ratio
-        filled = round(10 * min(1.0, usage)) if usage is not None else 0
-        bar = "█" * filled + "░" * (10 - filled) if usage is not None else "?" * 10
-        style = "red" if not replica.healthy or (usage or 0) > 0.95 else "yellow" if (usage or 0) > 0.8 else "green"
-        running = "?" if replica.running is None else replica.running
-        text.append(f"{replica.name} KV ").append(bar, style=style).append(f" {_percent(usage)}, {running} running    ")
-    return text
+def _replicas(replicas: tuple[ReplicaReading, ...]) -> Table:
+    """A column each; hosts are named only where they differ."""
+    hosts = {replica.name.partition(":")[0] for replica in replicas}
+    row = Table.grid(padding=(0, 3))
+    row.add_row(*(_replica(replica, one_host=len(hosts) == 1) for replica in replicas))
+    return row
+
+
+def _replica(replica: ReplicaReading, *, one_host: bool) -> Text:
+    usage = replica.kv_usage_ratio
+    filled = round(10 * min(1.0, usage)) if usage is not None else 0
+    bar = "█" * filled + "░" * (10 - filled) if usage is not None else "?" * 10
+    style = "red" if not replica.healthy or (usage or 0) > 0.95 else "yellow" if (usage or 0) > 0.8 else "green"
+    name = ":" + replica.name.partition(":")[2] if one_host and ":" in replica.name else replica.name
+    running = "?" if replica.running is None else replica.running
+    return Text.assemble(f" {name} KV ", (bar, style), f" {_percent(usage)}, {running} running")
 
 
 def _decisions(live: Live, num: int, now: float) -> Panel:
