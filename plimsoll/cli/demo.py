@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from plimsoll.cli.demostory import story
+from plimsoll.cli.options import Seconds
 from plimsoll.cli.watching import Watch, read_token, watch
 from plimsoll.errors import UsageError
 from plimsoll.load.children import Child, Children, plimsoll
@@ -34,10 +35,10 @@ class Staging:
     policy: Annotated[
         Literal["default", "fcfs"], Parameter(help="default governs; fcfs sends everything on as it comes, to compare.")
     ] = "default"
-    duration: Annotated[float, Parameter(help="Seconds of the trace to play.")] = DURATION
-    skip: Annotated[float, Parameter(help="Seconds of the trace left out; the neighbour is noisy from 180 to 420.")] = (
-        0.0
-    )
+    duration: Annotated[Seconds, Parameter(help="Time of the trace to play, like 90s.")] = DURATION
+    skip: Annotated[
+        Seconds, Parameter(help="Leave out the start of the trace; the neighbour is noisy from 180s to 420s.")
+    ] = 0.0
     speed: Annotated[float, Parameter(help="Everything so many times faster: trace, engines and thresholds.")] = 1.0
     engine: Annotated[
         Literal["emulate", "llamacpp"], Parameter(help="Emulated GPUs, or real llama.cpp with SmolLM2-135M on the CPU.")
@@ -77,7 +78,7 @@ def demo(
         except KeyboardInterrupt:
             console.print("Ending early.")
     story(console, home / "client.jsonl", staging.speed, staging.skip)
-    console.print(f"\nNext: [bold]plimsoll report {home / 'data'}[/bold]", soft_wrap=True)
+    console.print(f"\nNext: [bold]plimsoll report {home}[/bold]", soft_wrap=True)
 
 
 class _Play:
@@ -96,10 +97,10 @@ class _Play:
         staging = self._staging
         self._console.print(f"Starting {staging.replicas} engines ({staging.engine}) and the gateway …")
         urls = [_url(child.ready(READY_WITHIN)) for child in self._start_engines()]
-        path = self._home / "policy.yaml"
+        path = self._home / "demo-policy.yaml"
         pace = LLAMACPP_PACE if self._engine is Engine.LLAMACPP else staging.speed
         self._policy = write_policy(path, urls, staging.policy, self._engine, pace)
-        line = plimsoll("serve", str(path), "--data", str(self._home / "data"), "--port", "0", "--admin-port", "0")
+        line = plimsoll("serve", str(path), "--data", str(self._home), "--port", "0", "--admin-port", "0")
         ready = self._children.start("gateway", line).ready(READY_WITHIN)
         self._admin_url = _url(ready.partition("admin")[2])
         token = re.search(r"token (\S+)", ready)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from cyclopts import Parameter
 
+from plimsoll.cli.options import Seconds
 from plimsoll.cli.replaytable import Meter, summary_table
 from plimsoll.errors import UsageError
 from plimsoll.load.client import Manner
@@ -31,14 +32,16 @@ class Traffic:
 
     speed: Annotated[float, Parameter(help="How many times faster than the trace's own clock.")] = 1.0
     limit: Annotated[int, Parameter(help="Send at most so many requests; 0: all.")] = 0
-    skip: Annotated[float, Parameter(help="Leave out the trace's first seconds (its own time).")] = 0.0
-    duration: Annotated[float, Parameter(help="Seconds of the trace (its own time) to send; 0: all.")] = 0.0
+    skip: Annotated[Seconds, Parameter(help="Leave out this much at the trace's start (its own time).")] = 0.0
+    duration: Annotated[Seconds, Parameter(help="Time of the trace (its own) to send, like 90s or 10min; 0: all.")] = (
+        0.0
+    )
     sample: Annotated[float, Parameter(help="Keep this ratio (0 to 1) of the requests, drawn by row.")] = 1.0
     scale_lengths: Annotated[str, Parameter(help="Multiply token counts: one number for both, or PROMPT,OUTPUT.")] = "1"
     max_prompt: Annotated[int, Parameter(help="Cap prompts at so many tokens; 0: no cap.")] = 0
     max_output: Annotated[int, Parameter(help="Cap outputs at so many tokens; 0: no cap.")] = 0
     cancel: Annotated[float, Parameter(help="Ratio of requests (0 to 1) whose client leaves early.")] = 0.0
-    cancel_after: Annotated[float, Parameter(help="Mean time after which those leave, seconds.")] = 2.0
+    cancel_after: Annotated[Seconds, Parameter(help="Mean time after which those leave.")] = 2.0
     seed: Annotated[int, Parameter(help="Same seed, same plan, byte for byte.")] = 0
 
     def shape(self) -> Shape:
@@ -76,7 +79,7 @@ class Asking:
     vocabulary: Annotated[
         str, Parameter(help="Token ids for prompts, LOW-HIGH, HIGH left out, all with the same number of digits.")
     ] = "1000-2047"
-    timeout: Annotated[float, Parameter(help="Seconds a client waits for its answer; 0: as long as it takes.")] = 0.0
+    timeout: Annotated[Seconds, Parameter(help="How long a client waits for its answer; 0: as long as it takes.")] = 0.0
 
     def manner(self, url: str, senders: tuple[Sender, ...], seed: int) -> Manner:
         """The same as a checked value; asks the target for its model where none is named."""

@@ -37,17 +37,17 @@ def left_behind(home: Path) -> list[str]:
 
 def test_it_plays_and_ends(tmp_path: Path) -> None:
     home = tmp_path / "demo"
-    with start(home, "--skip", "176", "--duration", "16") as process:
+    with start(home, "--skip", "176s", "--duration", "16") as process:
         told, _ = process.communicate(timeout=150)
     assert process.returncode == 0, told
     assert left_behind(home) == []
-    assert f"Next: plimsoll report {home}/data\n" in told
+    assert f"Next: plimsoll report {home}\n" in told
     assert "barge" in told
     sent = [json.loads(line) for line in (home / "client.jsonl").read_text().splitlines()]
-    rows = {row.client_request_id: row for row in query.records(home / "data")}
+    rows = {row.client_request_id: row for row in query.records(home)}
     assert {row["client_request_id"] for row in sent if row["sent_at"]} == set(rows)
     assert len(rows) > 40
-    report = plimsoll("report", str(home / "data"), "--json")
+    report = plimsoll("report", str(home), "--json")
     done = subprocess.run(report, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(done.stdout)
 
@@ -65,7 +65,7 @@ def test_an_interrupt_ends_it_all(tmp_path: Path) -> None:
     assert process.returncode == 0, told
     assert "Ending early." in told
     assert left_behind(home) == []
-    assert list(query.records(home / "data"))
+    assert list(query.records(home))
 
 
 def test_faults_are_told_in_one_line(tmp_path: Path) -> None:
