@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
-from plimsoll.errors import Fault
+from plimsoll.engine import profiles
+from plimsoll.errors import Fault, ProfileError
 from plimsoll.policy.document import Examination, examine, read
 from plimsoll.policy.objective import Objective, Origin, Sli
 from plimsoll.policy.policy import Policy, Pool, Tier
@@ -35,13 +36,21 @@ def check(
     strict
         Treat warnings as faults.
     """
-    examination = examine(read(policy))
+    examination = examine(read(policy), _wrong_with_profile)
     if json_output:
         print(json.dumps(_as_data(policy, examination), indent=2))  # noqa: T201 - the command's output
     else:
         _show(policy, examination)
     if examination.faults or (strict and examination.warnings):
         sys.exit(1)
+
+
+def _wrong_with_profile(name: str) -> str:
+    try:
+        profiles.load(name)
+    except ProfileError as error:
+        return str(error)
+    return ""
 
 
 def _show(source: Path, examination: Examination) -> None:

@@ -25,7 +25,7 @@ from plimsoll.policy.policy import (
     Trigger,
     UpstreamTrust,
 )
-from plimsoll.policy.pools import read_pools
+from plimsoll.policy.pools import ProfileCheck, read_pools
 from plimsoll.policy.section import Faults, Section, compose
 from plimsoll.policy.tenants import read_tenants, read_timezone
 from plimsoll.policy.tiers import read_tiers
@@ -83,11 +83,14 @@ def parse(text: str, source: str = "policy") -> Policy:
     return examination.policy
 
 
-def examine(text: str) -> Examination:
-    """Everything wrong and everything doubtful in a policy, in the order of its lines."""
+def examine(text: str, profile_check: ProfileCheck | None = None) -> Examination:
+    """Everything wrong and everything doubtful in a policy, in the order of its lines.
+
+    `profile_check` looks at the engine profiles that pools name; without it they are not looked at.
+    """
     faults = Faults()
     top = compose(text, faults)
-    policy = None if top is None else _read(top, sha256(text.encode()).hexdigest()[:12])
+    policy = None if top is None else _read(top, sha256(text.encode()).hexdigest()[:12], profile_check)
     found = sorted(faults.all, key=lambda fault: fault.line)
     wrong = tuple([fault for fault in found if not fault.warning])
     return Examination(None if wrong else policy, wrong, tuple([fault for fault in found if fault.warning]))
@@ -104,7 +107,7 @@ def known_keys() -> list[str]:
     return list(faults.asked)
 
 
-def _read(top: Section, version: str) -> Policy:
+def _read(top: Section, version: str, profile_check: ProfileCheck | None = None) -> Policy:
     if top.required("plimsoll") and top.whole("plimsoll", VERSION) != VERSION:
         top.fault("plimsoll", f"this Plimsoll reads version {VERSION} of the document")
     service = _read_service(top)
@@ -113,7 +116,7 @@ def _read(top: Section, version: str) -> Policy:
         service=service,
         tiers=tiers,
         tenants=read_tenants(top, tiers),
-        pools=(pools := read_pools(top)),
+        pools=(pools := read_pools(top, profile_check)),
         budget=_read_budget(top),
         degradation=_read_degradation(top, pools),
         scheduling=_read_scheduling(top),

@@ -1,6 +1,7 @@
 """Reads `pools`: the replicas that serve, and which prompts go to which of them."""
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
@@ -27,7 +28,11 @@ _MAY_TELL_CAPACITY: Final = frozenset({Engine.LLAMACPP, Engine.TGI})
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def read_pools(top: Section) -> tuple[Pool, ...]:
+ProfileCheck = Callable[[str], str]
+"""What is wrong with the engine profile of that name; "" for nothing. Profiles live in a room above this one."""
+
+
+def read_pools(top: Section, profile_check: ProfileCheck | None = None) -> tuple[Pool, ...]:
     """All pools, in the document's order."""
     names: dict[str, int] = {}
     urls: dict[str, str] = {}
@@ -35,6 +40,10 @@ def read_pools(top: Section) -> tuple[Pool, ...]:
     pools = tuple([_read_pool(section, names, urls) for section in sections])
     if not pools and not top.has("pools"):
         top.faults.warn("pools", top.line, "none: every model is unknown")
+    for section, pool in zip(sections, pools, strict=True):
+        wrong = profile_check(pool.profile) if profile_check and pool.profile else ""
+        if wrong:
+            section.fault("profile", wrong)
     _check_ranges(top, sections, pools)
     _check_aliases(sections, pools)
     return pools

@@ -59,3 +59,11 @@ def test_a_key_and_its_digest(inside: Inside) -> None:
 @pytest.mark.parametrize("command", ["check", "key"])
 def test_help_teaches(command: str, inside: Inside) -> None:
     assert "Usage: plimsoll" in inside(command, "--help").stdout
+
+
+def test_profiles_are_looked_up(tmp_path: Path, inside: Inside) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(EXAMPLE.read_text().replace("h100-llama70b-tp4", "h1000-llama"))
+    done = inside("check", str(path))
+    assert done.returncode == 1
+    assert "pools[0].profile: no profile named 'h1000-llama'" in done.stdout
