@@ -83,7 +83,7 @@ def view_of(report: Report, zone: str) -> ReportView:
             [
                 (title, chart)
                 for title, name in (("Time to first token", "ttft"), ("Between tokens", "itl"), ("Whole answer", "e2e"))
-                if (chart := tail_chart([TailRow(_label(each), _latencies(each)[name]) for each in report.tenants]))
+                if (chart := tail_chart([_tail(each, name) for each in report.tenants]))
             ]
         ),
         levels=LEVELS,
@@ -102,6 +102,11 @@ def _group(figures: GroupFigures) -> GroupView:
         parts=tuple(sorted(parts, key=lambda part: order.index(part.name))),
         latencies=_latencies(figures),
     )
+
+
+def _tail(figures: GroupFigures, name: str) -> TailRow:
+    promised = next((each.below for each in figures.objectives if each.sli == name), None)
+    return TailRow(_label(figures), _latencies(figures)[name], promised)
 
 
 def _label(figures: GroupFigures) -> str:

@@ -1,4 +1,4 @@
-"""Draws tails side by side: for each tenant its p50, p90, p99 and the interval of the p99, on one logarithmic axis."""
+"""Draws tails side by side: each tenant's p50, p90, p99 with its interval, and what was promised, on one log axis."""
 
 from math import ceil, floor, log10
 from typing import Final
@@ -20,6 +20,7 @@ class TailRow(Struct, frozen=True):
 
     label: str
     latency: LatencyFigure
+    promised: float | None = None  # s, the objective's threshold; None: nothing was promised
 
 
 def tail_chart(rows: list[TailRow]) -> str:
@@ -27,7 +28,7 @@ def tail_chart(rows: list[TailRow]) -> str:
     shown = [row for row in rows if _ends(row.latency)]
     if not shown:
         return ""
-    ends = [end for row in shown for end in _ends(row.latency)]
+    ends = [end for row in shown for end in (*_ends(row.latency), row.promised) if end]
     scale = _Scale(min(ends), max(ends))
     height = _TOP + _ROW * len(shown) + 8
     lines = [f'<svg viewBox="0 0 {_WIDTH:.0f} {height:.0f}" role="img" class="tails">', *scale.grid(height)]
@@ -78,6 +79,12 @@ def _line(row: TailRow, scale: _Scale, y: float) -> list[str]:
                 f'<circle cx="{scale.x(figure.value):.1f}" cy="{y:.1f}" r="{size}" class="p{figure.quantile * 100:g}">'
                 f"<title>{title}</title></circle>"
             )
+    if row.promised:
+        x = scale.x(row.promised)
+        lines.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - 9:.1f}" y2="{y + 9:.1f}" class="promised">'
+            f"<title>promised: {format_duration(row.promised)}</title></line>"
+        )
     open_end = (p99.above or p99.low) if p99.value is None else None  # beyond it the p99 lies, nobody knows where
     if open_end:
         lines.append(f'<text x="{scale.x(open_end):.1f}" y="{y + 5:.1f}" class="above">▸</text>')

@@ -70,6 +70,7 @@ def test_the_page_stands_alone_and_shows_every_group() -> None:
     for text in ("acme (gold)", "batch (bronze)", "chat", "agent", "client_left", "99% ≤ 1s"):
         assert text in parsed.texts
     assert "svg" in parsed.tags
+    assert "promised: 1s" in parsed.texts
     assert "CST" in html
 
 
