@@ -14,6 +14,7 @@ FIRST_TOKEN: Final = 0
 FINISHED: Final = 1
 PREEMPTED: Final = 2
 RESUMED: Final = 3  # a token came again after a preemption
+OUTGROWN: Final = 4  # it has more output than `mark` said
 
 
 class Job:
@@ -32,6 +33,7 @@ class Job:
         self.hashes = hashes
         self.hash_tokens = hash_tokens
         self.priority = 0
+        self.mark = 0  # tell OUTGROWN when the output passes so many tokens, and at each doubling; 0: never
         self.cached_tokens = 0  # prompt tokens found in the prefix cache when first scheduled
         self.num_preemptions = 0
         self.first_token_at = 0.0
@@ -52,7 +54,7 @@ class Job:
 
 
 class Output:
-    """What happened to a job: FIRST_TOKEN, FINISHED, PREEMPTED or RESUMED, at the end of a step."""
+    """What happened to a job: FIRST_TOKEN, FINISHED, PREEMPTED, RESUMED or OUTGROWN, at a step's end."""
 
     def __init__(self, kind: int, at: float, job: Job) -> None:
         self.kind = kind

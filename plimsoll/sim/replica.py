@@ -13,10 +13,10 @@ from math import inf, sqrt
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime
-from plimsoll.errors import ProfileError
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.sim.batch import Batch
-from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, PREEMPTED, RESUMED, Job, Output
+from plimsoll.sim.fitting import check
+from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, OUTGROWN, PREEMPTED, RESUMED, Job, Output
 from plimsoll.sim.steplog import StepLog
 from plimsoll.slo.timing import TokenRun
 
@@ -32,7 +32,7 @@ class Replica:
         self._log = StepLog()
         self._jobs: dict[int, Job] = {}
         self._outputs: list[Output] = []
-        self._finishes: list[tuple[int, int, Job]] = []  # step, order, job
+        self._due: list[tuple[int, int, Job]] = []  # step, order (even: passes its mark, odd: finishes), job
         self._num_joined = 0
         self._busy = False
         self._steady = False  # the next step will be like this one, but for its context
@@ -43,22 +43,9 @@ class Replica:
         self._growth = 0.0  # of each further step of the run
         self._run_end = 0  # number of the last step of the steady run; 0: not known yet
 
-    def check(self, job: Job) -> None:
-        """Raise ProfileError where the engine could never hold the job."""
-        tokens, block = job.prompt_tokens + job.output_tokens, self.profile.block_size
-        capacity = self.profile.num_blocks * block
-        if job.prompt_tokens < 1 or job.output_tokens < 0:
-            raise ProfileError(f"job {job.id}: {job.prompt_tokens} prompt and {job.output_tokens} output tokens")
-        if tokens > self.profile.max_context:
-            raise ProfileError(f"job {job.id}: {tokens} tokens exceed the context of {self.profile.max_context}")
-        if tokens > capacity:
-            raise ProfileError(f"job {job.id}: {tokens} tokens exceed the KV cache of {capacity}")
-        if job.hashes and (job.hash_tokens < block or job.hash_tokens % block):
-            raise ProfileError(f"job {job.id}: hashes of {job.hash_tokens} tokens do not fit blocks of {block}")
-
     def submit(self, at: float, job: Job) -> None:
         """Hand a job over. Raises ProfileError where the engine could never hold it. Call `advance(at)` before."""
-        self.check(job)
+        check(self.profile, job)
         self._jobs[job.id] = job
         queue = self.batch.queue
         blocked = self._steady and queue.num_waiting > 0 and not queue.by_priority
@@ -104,11 +91,16 @@ class Replica:
         return outputs
 
     def runs(self, job: Job) -> list[TokenRun]:
-        """The gaps after the first token of a job that has just FINISHED; ask before the replica moves on."""
+        """The gaps after the first token of a job so far; once it has FINISHED, ask before the replica moves on."""
         runs = list(job.earlier)
-        if job.output_tokens > job.generated:
-            self._log.runs(job.since, self._finish_step(job), runs)
+        if job.since and job.output_tokens > job.generated:
+            last = self.batch.num_steps if job.state == DECODE else self._step_of(job, job.output_tokens)
+            self._log.runs(job.since, last, runs)
         return runs
+
+    def output_so_far(self, job: Job) -> int:
+        """Tokens that a job has produced by the last step that ended."""
+        return job.generated + (self.batch.num_steps - job.since if job.state == DECODE else 0)
 
     def report(self, at: float) -> ReplicaReport:
         """What it would say of itself: the state after the last step that ended by `at`. Call `advance(at)` before."""
@@ -169,7 +161,7 @@ class Replica:
         end = self._start + self._gap
         self._note_steps(1)
         self.batch.end_steps(1)
-        self._finish_due(self._origin + end)
+        self._tell_due(self._origin + end)
         for job in self.batch.prefills:
             job.computed += job.chunk
             if job.computed == job.target:
@@ -185,7 +177,7 @@ class Replica:
         if batch.num_steps + num == last:
             batch.run_on(num - 1)
             batch.end_steps(1)
-            self._finish_due(self._origin + end)
+            self._tell_due(self._origin + end)
             self._schedule(end)
             return
         batch.run_on(num)
@@ -219,9 +211,9 @@ class Replica:
         """Number of the step with which the steady run ends: a job finishes, or blocks run out after it."""
         if self._run_end:
             return self._run_end
-        while not self._is_due(self._finishes[0]):
-            heappop(self._finishes)
-        batch, finish = self.batch, self._finishes[0][0]
+        while not self._still_due(self._due[0]):
+            heappop(self._due)
+        batch, finish = self.batch, self._due[0][0]
         if batch.blocks_needed(batch.num_steps + 2, finish - batch.num_steps - 1) > batch.kv.num_free:
             finish = batch.last_with_blocks()
         self._run_end = finish
@@ -238,7 +230,9 @@ class Replica:
             return
         self.batch.join(job)
         self._num_joined += 1
-        heappush(self._finishes, (self._finish_step(job), self._num_joined, job))
+        job.order = self._num_joined
+        heappush(self._due, (self._step_of(job, job.output_tokens), 2 * job.order + 1, job))
+        self._watch(job)
 
     def _first(self, job: Job, at: float) -> None:
         job.since = self.batch.num_steps
@@ -250,21 +244,42 @@ class Replica:
             job.earlier.append(TokenRun(job.last_token_at, at - job.last_token_at, 0.0, 1))
             self._outputs.append(Output(RESUMED, at, job))
         job.last_token_at = at
+        if job.mark and job.generated > job.mark:
+            self._outgrown(job, job.generated, at)
 
-    def _finish_step(self, job: Job) -> int:
-        return job.since + job.output_tokens - job.generated
+    def _outgrown(self, job: Job, tokens: int, at: float) -> None:
+        while tokens > job.mark:
+            job.mark *= 2
+        self._outputs.append(Output(OUTGROWN, at, job))
 
-    def _is_due(self, entry: tuple[int, int, Job]) -> bool:
-        """Whether a note of a finish still holds: a job that was preempted since has a later one."""
-        return entry[2].state == DECODE and entry[0] == self._finish_step(entry[2])
+    def _watch(self, job: Job) -> None:
+        if 0 < job.mark < job.output_tokens:
+            heappush(self._due, (self._step_of(job, job.mark + 1), 2 * job.order, job))
 
-    def _finish_due(self, at: float) -> None:
-        finishes = self._finishes
-        while finishes and finishes[0][0] <= self.batch.num_steps:
-            entry = heappop(finishes)
-            if self._is_due(entry):
-                entry[2].last_token_at = at
-                self._finish(entry[2], at)
+    def _step_of(self, job: Job, tokens: int) -> int:
+        """Number of the step with which a decoding job has `tokens` tokens of output."""
+        return job.since + tokens - job.generated
+
+    def _still_due(self, entry: tuple[int, int, Job]) -> bool:
+        """Whether a note of what is due still holds: a job that was preempted since has later ones."""
+        step, order, job = entry
+        if job.state != DECODE or order // 2 != job.order:
+            return False
+        return order % 2 == 1 or step == self._step_of(job, job.mark + 1)
+
+    def _tell_due(self, at: float) -> None:
+        due = self._due
+        while due and due[0][0] <= self.batch.num_steps:
+            entry = heappop(due)
+            job = entry[2]
+            if not self._still_due(entry):
+                continue
+            if entry[1] % 2 == 0:
+                self._outgrown(job, job.mark + 1, at)
+                self._watch(job)
+            else:
+                job.last_token_at = at
+                self._finish(job, at)
 
     def _finish(self, job: Job, at: float) -> None:
         self.batch.finish(job)

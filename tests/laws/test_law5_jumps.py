@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import inf
 
+import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
-from plimsoll.sim.job import FINISHED, Job
+from plimsoll.sim.job import FINISHED, OUTGROWN, Job
 from plimsoll.sim.replica import Replica
 from tests.sim.reference import ReferenceReplica, Request
 
@@ -75,6 +76,7 @@ class Run:
         self.replica = Replica(profile)
         self.jobs: dict[int, Job] = {}
         self.tokens: dict[int, list[float]] = {}
+        self.outgrown: dict[int, list[float]] = {}
         self.epoch = epoch
         events = [(float(r.arrival), 0, r) for r in requests]
         events += [(float(r.cancel_at), 1, r) for r in requests if r.cancel_at is not None]
@@ -89,7 +91,7 @@ class Run:
 
     def submit(self, at: float, request: Request) -> None:
         job = Job(request.id, request.prompt, request.output, request.hashes, request.hash_tokens)
-        job.priority = request.priority
+        job.priority, job.mark = request.priority, request.id % 4 * 7
         self.jobs[request.id] = job
         self.replica.submit(at, job)
 
@@ -98,6 +100,8 @@ class Run:
             outputs = self.replica.advance(self.replica.next_at())
             assert outputs or self.replica.batch.num_steps, "next_at tells when something happens"
             for output in outputs:
+                if output.kind == OUTGROWN:
+                    self.outgrown.setdefault(output.job.id, []).append(output.at - self.epoch)
                 if output.kind == FINISHED and output.job.output_tokens:
                     self.tokens[output.job.id] = list(self.instants(output.job))
         if until < inf:
@@ -131,6 +135,9 @@ def agree(profile: EngineProfile, requests: list[Request], polls: list[float], e
         assert len(ours) == len(request.tokens_at) == request.output
         for mine, theirs in zip(ours, request.tokens_at, strict=True):
             assert abs(Fraction(mine) - theirs) < MICROSECOND
+        marks = [7 * (request.id % 4) << k for k in range(10)] if request.id % 4 else []
+        passed = [float(request.tokens_at[mark]) for mark in marks if mark < request.output]
+        assert run.outgrown.get(request.id, []) == pytest.approx(passed, abs=MICROSECOND)
     assert run.replica.batch.kv.num_free == profile.num_blocks
     assert run.replica.batch.num_steps == len(ends)
     event(f"preempted {min(3, run.replica.batch.num_preemptions)}")

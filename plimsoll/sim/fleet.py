@@ -1,0 +1,69 @@
+"""The simulated replicas of a policy's pools, each waking when something is to be told of it."""
+
+from collections.abc import Mapping
+from math import inf
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.errors import ProfileError
+from plimsoll.governor.events import ReplicaReport
+from plimsoll.policy.policy import Policy
+from plimsoll.sim.agenda import REPLICA, Agenda
+from plimsoll.sim.job import Job, Output
+from plimsoll.sim.replica import Replica
+
+
+class Fleet:
+    """All replicas, by number and by name. Raises ProfileError where a pool names no profile that is at hand."""
+
+    def __init__(self, policy: Policy, profiles: Mapping[str, EngineProfile], agenda: Agenda) -> None:
+        self.replicas: list[Replica] = []
+        self.numbers: dict[str, int] = {}
+        self._agenda = agenda
+        for pool in policy.pools:
+            if pool.profile is None or pool.profile not in profiles:
+                raise ProfileError(f"pool {pool.name} names no profile: nobody knows how its engines behave")
+            for name in pool.replicas:
+                self.numbers[name] = len(self.replicas)
+                self.replicas.append(Replica(profiles[pool.profile], name))
+        self._armed = [inf] * len(self.replicas)
+        self._stamps = [0] * len(self.replicas)
+
+    def submit(self, number: int, at: float, job: Job) -> list[Output]:
+        """Hand a job over; what the replica had to tell by then. Raises ProfileError where it could never hold it."""
+        replica = self.replicas[number]
+        outputs = replica.advance(at)
+        replica.submit(at, job)
+        self._arm(number)
+        return outputs
+
+    def cancel(self, number: int, at: float, job_id: int) -> list[Output]:
+        """End a job; what the replica had to tell by then."""
+        replica = self.replicas[number]
+        outputs = replica.advance(at)
+        replica.cancel(job_id)
+        self._arm(number)
+        return outputs
+
+    def due(self, number: int, stamp: int, at: float) -> list[Output]:
+        """The agenda says that a replica has something to tell; it may have been told meanwhile that it has not."""
+        if stamp != self._stamps[number]:
+            return []
+        self._armed[number] = inf
+        outputs = self.replicas[number].advance(at)
+        self._arm(number)
+        return outputs
+
+    def report(self, at: float) -> tuple[ReplicaReport, ...]:
+        """What all say of themselves. Everything due by then has been told before, so advancing brings nothing new."""
+        for replica in self.replicas:
+            replica.advance(at)
+        return tuple([replica.report(at) for replica in self.replicas])
+
+    def _arm(self, number: int) -> None:
+        at = self.replicas[number].next_at()
+        if at == self._armed[number]:
+            return
+        self._stamps[number] += 1
+        self._armed[number] = at
+        if at < inf:
+            self._agenda.put(at, REPLICA, number, self._stamps[number])
