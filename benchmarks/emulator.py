@@ -43,10 +43,10 @@ async def measure(ports: list[int], pid: int) -> None:
 
 def main() -> None:
     command = [sys.executable, "-m", "plimsoll", "emulate", "--profile", "a100-llama70b-tp4", "--port", "0"]
-    with subprocess.Popen([*command, "--replicas", str(NUM_REPLICAS)], stderr=subprocess.PIPE, text=True) as process:
-        if process.stderr is None:
-            raise RuntimeError("no stderr")
-        lines = [process.stderr.readline() for _ in range(NUM_REPLICAS)]
+    with subprocess.Popen([*command, "--replicas", str(NUM_REPLICAS)], stdout=subprocess.PIPE, text=True) as process:
+        if process.stdout is None:
+            raise RuntimeError("no stdout")
+        lines = [process.stdout.readline() for _ in range(NUM_REPLICAS)]
         ports = [int(match[1]) for line in lines if (match := re.search(r":(\d+) ", line))]
         try:
             asyncio.run(measure(ports, process.pid))

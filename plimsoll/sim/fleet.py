@@ -36,13 +36,16 @@ class Fleet:
         self._arm(number)
         return outputs
 
-    def cancel(self, number: int, at: float, job_id: int) -> list[Output]:
-        """End a job; what the replica had to tell by then."""
-        replica = self.replicas[number]
-        outputs = replica.advance(at)
-        replica.cancel(job_id)
+    def advance(self, number: int, at: float) -> list[Output]:
+        """What the replica has to tell by then."""
+        outputs = self.replicas[number].advance(at)
         self._arm(number)
         return outputs
+
+    def cancel(self, number: int, job_id: int) -> None:
+        """End a job, at the instant to which its replica was advanced."""
+        self.replicas[number].cancel(job_id)
+        self._arm(number)
 
     def due(self, number: int, stamp: int, at: float) -> list[Output]:
         """The agenda says that a replica has something to tell; it may have been told meanwhile that it has not."""

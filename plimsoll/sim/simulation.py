@@ -160,11 +160,11 @@ class Simulation:
 
     def _end(self, flight: Flight, job: Job, outcome: Outcome, reason: Reason) -> None:
         """End a request that runs."""
-        outputs = self.fleet.cancel(flight.replica, self.now, job.id)
-        self._take(flight.replica, outputs)
+        self._take(flight.replica, self.fleet.advance(flight.replica, self.now))
         if flight.request_id in self._flights:  # it may have ended by itself at this very instant
             tokens = self.fleet.replicas[flight.replica].output_so_far(job)
             self._finish(flight, job, tokens, Ending(self.now, outcome, reason))
+            self.fleet.cancel(flight.replica, job.id)
 
     # What is decided.
 
