@@ -152,7 +152,7 @@ def distance(ends: list[float], at: float) -> float:
     return min((abs(end - at) for end in ends[max(0, index - 1) : index + 1]), default=inf)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_jumps_agree_with_steps(data: st.DataObject) -> None:
     profile = data.draw(profiles)
