@@ -1,4 +1,4 @@
-"""What happens next: a heap of instants, ties settled by (time, priority, sequence)."""
+"""What happens next: a heap of instants, ties settled by (time, priority, number, sequence)."""
 
 from heapq import heappop, heappush
 from math import inf
@@ -12,7 +12,7 @@ ARRIVAL: Final = 4  # last: it finds the world as it is
 
 
 class Agenda:
-    """Entries are (at, priority, sequence, number, stamp); what number and stamp mean is the caller's."""
+    """Entries are (at, priority, number, sequence, stamp); what number and stamp mean is the caller's."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, int, int]] = []
@@ -21,7 +21,7 @@ class Agenda:
     def put(self, at: float, priority: int, number: int, stamp: int = 0) -> None:
         """Note something for an instant."""
         self._sequence += 1
-        heappush(self._heap, (at, priority, self._sequence, number, stamp))
+        heappush(self._heap, (at, priority, number, self._sequence, stamp))
 
     def next_at(self) -> float:
         """When the next entry is due; inf where there is none."""

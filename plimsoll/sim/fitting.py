@@ -1,4 +1,4 @@
-"""Which jobs an engine could never hold."""
+"""What an engine could never hold, and what of a prefix it can share."""
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
@@ -17,3 +17,8 @@ def check(profile: EngineProfile, job: Job) -> None:
         raise ProfileError(f"job {job.id}: {tokens} tokens exceed the KV cache of {capacity}")
     if job.hashes and (job.hash_tokens < block or job.hash_tokens % block):
         raise ProfileError(f"job {job.id}: hashes of {job.hash_tokens} tokens do not fit blocks of {block}")
+
+
+def whole_blocks(hash_tokens: int, profile: EngineProfile) -> int:
+    """Tokens of a hash's stretch that an engine can share: whole blocks, at least one."""
+    return max(1, hash_tokens // profile.block_size) * profile.block_size

@@ -27,6 +27,7 @@ from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.agenda import ARRIVAL, LEAVING, REPLICA, REPORT, TIMER, Agenda
 from plimsoll.sim.arrival import Arrival
+from plimsoll.sim.fitting import whole_blocks
 from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, OUTGROWN, Job, Output
@@ -38,7 +39,7 @@ EPOCH: Final = 1_767_571_200.0
 """Monday, 5 January 2026, 00:00 UTC: when simulated time starts unless another instant is given."""
 
 MAX_HASHES: Final = 16
-"""As many prefix hashes as the live hands tell the governor; the engine's own cache knows all."""
+"""The governor is told of so many prefix hashes, as by the live hands; the engine's own cache knows all."""
 
 
 class Ending(NamedTuple):
@@ -87,7 +88,7 @@ class Simulation:
             self._agenda.put(self.now + self.policy.gateway.probe_every, REPORT, 0)
             self._draw_next()
         while (self._next is not None or self._flights) and self._agenda.next_at() <= until:
-            at, priority, _, number, stamp = self._agenda.pop()
+            at, priority, number, _, stamp = self._agenda.pop()
             self.now = at
             self._happen(priority, number, stamp)
 
@@ -127,6 +128,7 @@ class Simulation:
         if arrival.patience < inf:
             self._agenda.put(self.now + arrival.patience, LEAVING, request_id)
         self._draw_next()
+        stride = _stride(len(arrival.hashes))
         self._send(
             RequestArrived(
                 at=self.now,
@@ -135,8 +137,8 @@ class Simulation:
                 model=arrival.model,
                 prompt_tokens=arrival.prompt_tokens,
                 max_output_tokens=arrival.max_output_tokens,
-                prefix_hashes=arrival.hashes[:MAX_HASHES],
-                prefix_block_tokens=arrival.hash_tokens,
+                prefix_hashes=arrival.hashes[stride - 1 :: stride],
+                prefix_block_tokens=arrival.hash_tokens * stride,
                 streaming=arrival.streaming,
                 tier=arrival.tier,
                 cause=arrival.cause,
@@ -207,16 +209,16 @@ class Simulation:
         arrival = flight.arrival
         output = arrival.output_tokens
         cap = decision.max_output_tokens or arrival.max_output_tokens
+        number = self.fleet.numbers[decision.replica]
         job = Job(
             flight.request_id,
             arrival.prompt_tokens,
             min(output, cap) if cap else output,
             arrival.hashes,
-            arrival.hash_tokens,
+            whole_blocks(arrival.hash_tokens, self.fleet.replicas[number].profile),
         )
         job.priority = decision.priority or 0
         job.mark = decision.reserved_output_tokens
-        number = self.fleet.numbers[decision.replica]
         try:
             outputs = self.fleet.submit(number, self.now, job)
         except ProfileError:  # what vLLM answers with 400
@@ -268,3 +270,11 @@ class Simulation:
             for run in self.fleet.replicas[flight.replica].runs(job):
                 clock.run(run)
         return clock.finish(tokens)
+
+
+def _stride(num_hashes: int) -> int:
+    """Every how many-th hash the governor is told: stretches double in size until 16 cover the prompt."""
+    stride = 1
+    while num_hashes // stride > MAX_HASHES:
+        stride *= 2
+    return stride

@@ -17,6 +17,7 @@ from plimsoll.governor.decisions import Decision
 from plimsoll.governor.events import Event, RequestArrived
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
+from plimsoll.sim.fitting import whole_blocks
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, RESUMED, Job
 from plimsoll.sim.replica import Replica
 from plimsoll.slo.outcome import Outcome, Phase, Reason
@@ -90,10 +91,9 @@ class LiveExchange:
             raise TypeError("forwarded before it arrived")
         arrival = flight.arrival
         output = min(self.wanted.output, self.wanted.max_tokens)
-        self.job = Job(
-            arrival.request_id, arrival.prompt_tokens, output, arrival.prefix_hashes, arrival.prefix_block_tokens
-        )
         self.attempt, self.replica = attempt, self.world.replicas[attempt.replica]
+        stretch = whole_blocks(arrival.prefix_block_tokens, self.replica.profile)
+        self.job = Job(arrival.request_id, arrival.prompt_tokens, output, arrival.prefix_hashes, stretch)
         self._limit = attempt.reserved_output_tokens
         self.world.running[self.job.id] = self
         self.world.settle_steps(self.replica)
