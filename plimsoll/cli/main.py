@@ -23,6 +23,7 @@ COMMANDS: tuple[str, ...] = (
     "ledger",
     "project",
     "replay",
+    "rules",
     "report",
     "serve",
     "top",

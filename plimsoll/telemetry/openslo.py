@@ -32,7 +32,7 @@ def _slo(policy: Policy, tenant: Tenant, objective: Objective) -> Slo:
     here = selector(tenant.name, tenant.tier, objective.name)
     queries = {
         "good": Query({"query": f'sum(plimsoll_verdicts_total{{{here},verdict="good"}})'}, "Prometheus"),
-        "total": Query({"query": f'sum(plimsoll_verdicts_total{{{{{here},verdict=~"good|bad"}}}})'}, "Prometheus"),
+        "total": Query({"query": f'sum(plimsoll_verdicts_total{{{here},verdict=~"good|bad"}})'}, "Prometheus"),
     }
     return Slo(
         meta=Meta(name, "", labels, _annotations(objective)),

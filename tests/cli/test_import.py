@@ -74,3 +74,12 @@ def test_llm_objectives_are_printed_as_tiers(tmp_path: Path) -> None:
     done = run("import", str(path), "--as-policy")
     assert done.returncode == 0
     assert "sli: ttft\n        below: 800ms\n        target: 99.5%\n" in done.stdout
+
+
+def test_rules_are_written_with_their_tests(tmp_path: Path) -> None:
+    rule_file, test_file = tmp_path / "r.yml", tmp_path / "t.yml"
+    done = run("rules", str(EXAMPLE), "-o", str(rule_file), "--tests", str(test_file))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "alert: PlimsollBudgetBurn" in rule_file.read_text()
+    assert "rule_files:\n  - r.yml\n" in test_file.read_text()
+    assert "_bucket" not in run("rules", str(EXAMPLE), "--native").stdout
