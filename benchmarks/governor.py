@@ -65,7 +65,7 @@ class Load:
         self.running: list[int] = []  # dispatched, first token not yet given
         self.streaming: list[int] = []
         gaps = dict.fromkeys(range(-120, -80), 3)
-        self.timing = Timing(0.0, 0.0, 120, 0.05, (ItlSketch(0, gaps), ItlSketch(), ItlSketch()), (0,))
+        self.sketches = (ItlSketch(0, gaps), ItlSketch(), ItlSketch())
         reports = tuple(
             ReplicaReport(r, True, self.at, 0, 0, 0.5, num_blocks, 16) for r in self.governor.policy.pools[0].replicas
         )
@@ -92,7 +92,7 @@ class Load:
     def finished(self, request_id: int) -> RequestFinished:
         """It made 120 tokens in 3 s."""
         at = self.at
-        timing = Timing(at - 3.0, at, 120, 0.05, self.timing.sketches, (0,))
+        timing = Timing(at - 3.0, at, 120, 0.05, self.sketches, (0,), 0.0, 119)
         return RequestFinished(at, request_id, Outcome.COMPLETED, Reason.DONE, timing, 1000, 120, 100)
 
     def collect(self, decisions: list[object]) -> None:

@@ -61,7 +61,7 @@ class Dispatcher:
                 self.fill(pool, replica, at)
         if request.state == QUEUED:
             reason = _SATURATED if holds(pool, at) else _POOL_FULL
-            self.outbox.decisions.append(Enqueue(request.id, request.tier.name, reason))
+            self.outbox.decisions.append(Enqueue(request.id, request.tier_name, reason))
 
     def put_in_queue(self, pool: Pool, request: Request, at: float, *, again: bool = False) -> None:
         """Book it as waiting; says nothing to the hands."""
@@ -122,7 +122,7 @@ class Dispatcher:
                 request.id,
                 pool.name,
                 replica.name,
-                request.tier.name,
+                request.tier_name,
                 _RETRIED if request.attempts > 1 and reason is _RANK else reason,
                 request.output_tokens if replica.in_blocks else 0,
                 attempt=request.attempts,
@@ -140,16 +140,15 @@ class Dispatcher:
         if request.prefix_hashes:
             masks = pool.prefixes.holders(request.prefix_hashes) if request.masks is None else request.masks
             request.masks = None
-            cached = min(held_blocks(masks, replica.bit) * request.arrived.prefix_block_tokens, request.prompt_tokens)
+            cached = min(held_blocks(masks, replica.bit) * request.prefix_block_tokens, request.prompt_tokens)
             pool.prefixes.sent(request.prefix_hashes, masks, replica.bit)
         request.cached_estimate = cached
-        request.pending_prompt = request.prompt_tokens - cached if request.arrived.streaming else 0
+        request.pending_prompt = request.prompt_tokens - cached if request.streaming else 0
         request.pool_index, request.replica_index = pool.index, replica.index
         request.replica_name = replica.name
         request.dispatched_at = at
         request.report = replica.report
-        if replica.report is not None:
-            request.report_age = at - replica.report.reported_at
+        request.report_age = at - replica.reported_at
         replica.book(request, replica.units_for(request))
         pool.lending.book(replica, request, at)
         pool.num_in_flight += 1

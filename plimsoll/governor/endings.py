@@ -5,7 +5,6 @@ from typing import Final
 from plimsoll.governor.decisions import Expire, Fail, Reject, Settle, Shed
 from plimsoll.governor.dispatching import Dispatcher, Outbox
 from plimsoll.governor.estimates import Cursor, Histogram
-from plimsoll.governor.events import RequestFinished
 from plimsoll.governor.lifecycle import ABORT, CANCEL, COMPLETE, EVICT, EXPIRE, FAIL, REJECT, TAKE_OUT
 from plimsoll.governor.limits import give_back, retry_after, settle_tokens
 from plimsoll.governor.pool import Pool
@@ -59,7 +58,7 @@ class Endings:
 
     def expire(self, pool: Pool, request: Request, at: float) -> None:
         """Its time in the queue is over."""
-        deadline_at = request.arrived.deadline_at
+        deadline_at = request.deadline_at
         late = deadline_at <= request.expire_at
         reason = Reason.DEADLINE if late else Reason.QUEUE_TIMEOUT
         end = Ending(at, Outcome.EXPIRED, reason, Phase.QUEUE)
@@ -76,19 +75,14 @@ class Endings:
 
     # --- after dispatch --------------------------------------------------------------------------------------------
 
-    def finish(self, pool: Pool, replica: Replica, request: Request, event: RequestFinished) -> None:
+    def finish(self, pool: Pool, replica: Replica, request: Request, end: Ending) -> None:
         """A dispatched request ended, as the hands say."""
-        outcome = event.outcome
-        step = _STEP_OF.get(outcome)
-        request.step(REJECT if step is None else step)  # an outcome of the queue is illegal here
-        end = Ending(event.at, outcome, event.reason, event.phase)
-        end.timing = event.timing
-        end.prompt_tokens, end.output_tokens = event.prompt_tokens, event.output_tokens
-        end.cached_tokens = event.cached_tokens
+        outcome = end.outcome
+        request.step(COMPLETE if outcome is _COMPLETED else _STEP_OF.get(outcome, REJECT))  # REJECT is illegal here
         self.dispatcher.vacate(pool, replica, request)
         self._correct(pool, request, end)
-        settle_tokens(request.account, request, (event.prompt_tokens or request.prompt_tokens) + event.output_tokens)
-        self._close(request, event.at)
+        settle_tokens(request.account, request, (end.prompt_tokens or request.prompt_tokens) + end.output_tokens)
+        self._close(request, end.at)
         self._settle(request, pool, end)
         if outcome is _COMPLETED:
             replica.num_busy = 0
@@ -126,12 +120,12 @@ class Endings:
 
     def _settle(self, request: Request, pool: Pool | None, end: Ending) -> None:
         del self.requests[request.id]
-        seen = request.arrived.upstream_time
+        seen = request.upstream_time
         if seen is not None:
-            usual = self._upstream.get(request.arrived.cause)
+            usual = self._upstream.get(request.cause)
             if usual is None:
                 histogram = Histogram(UPSTREAM_AT_LEAST, 5000)
-                usual = self._upstream[request.arrived.cause] = (histogram, histogram.follow(1, 2))
+                usual = self._upstream[request.cause] = (histogram, histogram.follow(1, 2))
             end.upstream_baseline = usual[1].middle()
             usual[0].add(seen)
         month = self.register.month(request.account)
@@ -149,16 +143,13 @@ class Endings:
         pool.lending.finished(request, end.at)
         if end.output_tokens > 0:
             request.account.outputs.lengths.add(max(1, end.output_tokens // request.num_choices))
-        timing = end.timing
-        if timing.first_token_at > 0.0 and request.arrived.streaming:
-            tpot = 0.0
-            if timing.num_tokens > 1 and request.num_choices == 1:
-                tpot = (timing.last_token_at - timing.first_token_at) / (timing.num_tokens - 1)
+        if end.first_token_at > 0.0 and request.streaming:
+            tpot = end.tpot() if request.num_choices == 1 else 0.0
             cached = request.cached_estimate if end.cached_tokens is None else end.cached_tokens
             prompt = end.prompt_tokens or request.prompt_tokens
-            pool.baseline.add(end.at, prompt, cached, timing.first_token_at - request.arrived_at, tpot)
+            pool.baseline.add(end.at, prompt, cached, end.first_token_at - request.arrived_at, tpot)
 
     def _is_infeasible(self, pool: Pool, request: Request) -> bool:
         """Whether even an idle replica could not have met its deadline; not known without a profile, so not said."""
         needed = pool.baseline.unloaded_ttft(request.prompt_tokens)
-        return needed is not None and request.arrived.deadline_at - request.arrived_at < needed
+        return needed is not None and request.deadline_at - request.arrived_at < needed

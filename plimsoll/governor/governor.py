@@ -38,7 +38,7 @@ from plimsoll.governor.placing import place_of, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
-from plimsoll.governor.settlement import Ending
+from plimsoll.governor.settlement import Ending, ending_of
 from plimsoll.governor.snapshot import Snapshot, take
 from plimsoll.governor.timers import Timers
 from plimsoll.governor.upkeep import Upkeep
@@ -120,12 +120,12 @@ class Governor:
     # --- a request comes -------------------------------------------------------------------------------------------
 
     def _arrived(self, event: RequestArrived) -> None:
-        at = event.at
         request = self._receive(event)
+        at = request.arrived_at
         account = request.account
         if self._is_refused(request):
             return
-        pool, refusal = place_of(self._register, event.model, request.prompt_tokens)
+        pool, refusal = place_of(self._register, request.model, request.prompt_tokens)
         if refusal is not None or pool is None:
             reason = Reason.NO_REPLICA if refusal is None else refusal.reason
             self._endings.reject(request, reason, "" if refusal is None else refusal.detail, at)
@@ -147,26 +147,25 @@ class Governor:
         self._dispatcher.enqueue(pool, request, at)
 
     def _receive(self, event: RequestArrived) -> Request:
-        if event.request_id in self._requests:
-            raise IllegalTransition(event.request_id, STATES[self._requests[event.request_id].state], "arrive")
-        account = self._register.account(event.tenant)
-        tier, counts, lane = account.own_tier, account.own_counts, account.own_lane
-        if event.tier:
-            asked = self._register.tier_of(account.tenant, event.tier)
-            if asked is not None:
-                tier, counts = asked, account.counts_in(event.tier)
-                lane = self._register.lane_of(event.tier)
         self._sequence += 1
-        request = Request(event, self._sequence, account, tier, counts)
-        request.lane = lane
-        request.expire_at = min(event.deadline_at, event.at + tier.tier.queue_timeout)
+        request = Request(event, self._sequence)
+        known = self._requests.get(request.id)
+        if known is not None:
+            raise IllegalTransition(request.id, STATES[known.state], "arrive")
+        account = self._register.account(request.tenant)
+        tier, counts, lane = account.own_tier, account.own_counts, account.own_lane
+        if request.asked_tier:
+            asked = self._register.tier_of(account.tenant, request.asked_tier)
+            if asked is not None:
+                tier, counts = asked, account.counts_in(request.asked_tier)
+                lane = self._register.lane_of(request.asked_tier)
+        request.belongs_to(account, tier, counts, lane)
         counts.arrived()
-        self._requests[event.request_id] = request
+        self._requests[request.id] = request
         return request
 
     def _is_refused(self, request: Request) -> bool:
         """Refused for what it is or for what we are, before its pool is looked for."""
-        event = request.arrived
         account = request.account
         reason: Reason | None = None
         detail = ""
@@ -174,16 +173,16 @@ class Governor:
             reason = Reason.UNKNOWN_KEY
         elif self._draining:
             reason = Reason.DRAINING
-        elif event.deadline_at <= event.at:
+        elif request.deadline_at <= request.arrived_at:
             reason = Reason.DEADLINE
-        elif event.tier or account.tenant.require_cause:
-            known = event.tier in self._register.tiers
-            refusal = refused_label(account.tenant, event.tier, event.cause, tier_known=known)
+        elif request.asked_tier or account.requires_cause:
+            known = request.asked_tier in self._register.tiers
+            refusal = refused_label(account.tenant, request.asked_tier, request.cause, tier_known=known)
             if refusal is not None:
                 reason, detail = refusal.reason, refusal.detail
         if reason is None:
             return False
-        self._endings.reject(request, reason, detail, event.at)
+        self._endings.reject(request, reason, detail, request.arrived_at)
         return True
 
     # --- a request runs and ends -----------------------------------------------------------------------------------
@@ -195,14 +194,15 @@ class Governor:
         self._pool(request).replicas[request.replica_index].prompt_done(request)
 
     def _finished(self, event: RequestFinished) -> None:
-        request = self._open(event.request_id, event.outcome.value)
-        pool = self._pool(request)
+        end = ending_of(event)
+        request = self._open(end.request_id, "finish")
         if request.replica_index < 0 or request.state == QUEUED:
-            raise IllegalTransition(request.id, STATES[request.state], event.outcome.value)
+            raise IllegalTransition(request.id, STATES[request.state], "finish")
+        pool = self._register.pools[request.pool_index]
         replica = pool.replicas[request.replica_index]
-        self._endings.finish(pool, replica, request, event)
+        self._endings.finish(pool, replica, request, end)
         if pool.num_waiting:
-            self._dispatcher.fill(pool, replica, event.at)
+            self._dispatcher.fill(pool, replica, end.at)
 
     def _attempt_failed(self, event: AttemptFailed) -> None:
         request = self._open(event.request_id, "attempt_failed")
@@ -230,7 +230,7 @@ class Governor:
         request.step(OUTGROW)
         pool = self._pool(request)
         replica = pool.replicas[request.replica_index]
-        asked = request.arrived.max_output_tokens
+        asked = request.max_output_tokens
         doubled = 2 * max(request.output_tokens, event.tokens // request.num_choices, 1)
         request.output_tokens = max(request.output_tokens, min(doubled, asked) if asked else doubled)
         pool.lending.unbook(replica, request)

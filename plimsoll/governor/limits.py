@@ -20,8 +20,7 @@ _FULL: Final = Reason.QUEUE_FULL
 
 def refused_by(account: Account, request: Request, at: float) -> Reason | None:
     """The first of the tenant's own limits that the request exceeds; None: taken, and counted against them."""
-    limits = account.tenant.limits
-    if limits.concurrency is not None and not _has_slot(account, limits.concurrency, at):
+    if account.max_open >= 0 and not _has_slot(account, account.max_open, at):
         return _CONCURRENCY
     if account.requests is not None and not account.requests.has(1.0, at):
         return _RATE
@@ -36,8 +35,8 @@ def refused_by(account: Account, request: Request, at: float) -> Reason | None:
 
 def queue_is_full(account: Account, queue: TierQueue, at: float) -> Reason | None:
     """Which bound keeps another request from waiting; None where it may."""
-    bound = account.tenant.limits.queue
-    if bound is not None:
+    bound = account.max_waiting
+    if bound >= 0:
         promises = account.queue_promises
         ahead = 0.0 if promises.num == 0 else account.departures.gap(at) or 0.0
         if not promises.allows(at, bound - account.num_waiting, 1.0, ahead):
@@ -84,4 +83,4 @@ def _has_slot(account: Account, limit: int, at: float) -> bool:
 def _slot_gap(account: Account) -> float:
     """Seconds between the ends of its requests when all slots are taken. Not how often they end now: slots that are
     held for those who were promised them would make it look slow."""
-    return account.open_time / max(1, account.tenant.limits.concurrency or 1)
+    return account.open_time / max(1, account.max_open)

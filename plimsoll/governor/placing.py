@@ -53,11 +53,11 @@ def place_of(register: Register, model: str, prompt_tokens: int) -> tuple[Pool |
 
 def reserve(pool: Pool, request: Request) -> None:
     """Say how much output is reserved for and expected of the request."""
-    if request.arrived.endpoint in _NO_OUTPUT:
+    if request.endpoint in _NO_OUTPUT:
         request.output_tokens = request.expected_output = 0
     else:
         account = request.account
-        asked = request.arrived.max_output_tokens
+        asked = request.max_output_tokens
         room = None if pool.context is None else max(0, pool.context - request.prompt_tokens)
         usual = account.outputs.high.upper()
         request.output_tokens = reserved_output(asked, usual, room, strict=pool.strict)

@@ -103,7 +103,7 @@ class Register:
         for tier in self.ranked:
             known = before.get(tier.name)
             queue = TierQueue(tier) if known is None else known
-            queue.tier = tier
+            queue.apply(tier)
             self.tiers[tier.name] = queue
 
     def _apply_pools(self, policy: Policy) -> None:
@@ -118,7 +118,7 @@ class Register:
             pool = by_name.get(pool_policy.name) or self._new_pool(pool_policy.name)
             for replica in pool.replicas:
                 for request in replica.in_flight.values():
-                    request.lane = self.lane_of(request.tier.name)
+                    request.lane = self.lane_of(request.tier_name)
             pool.apply(pool_policy, policy, used, self.profiles.get(pool_policy.profile or ""))
             for model in dict.fromkeys([pool_policy.model, *pool_policy.aliases]):
                 self.by_model.setdefault(model, []).append(pool)

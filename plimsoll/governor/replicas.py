@@ -26,6 +26,7 @@ class Replica:
         self.bit = 1 << index
         # health, by reports and by what attempts met
         self.report: ReplicaReport | None = None  # None: it has not reported yet
+        self.reported_at = 0.0
         self.healthy = False
         self.says_full = False  # it queues for KV blocks, whatever our own count says
         self.leaving = False  # the policy no longer names it: finishes what it runs
@@ -62,6 +63,7 @@ class Replica:
     def reported(self, report: ReplicaReport) -> None:
         """Its own word: the one thing that makes a replica healthy again."""
         self.report = report
+        self.reported_at = report.reported_at
         self.healthy = report.healthy
         self.says_full = bool(report.waiting) and report.kv_usage is not None and report.kv_usage >= FULL_KV_USAGE
 

@@ -2,33 +2,65 @@
 
 from math import inf
 
+from msgspec.structs import astuple
+
 from plimsoll.governor.counts import Counts
-from plimsoll.governor.events import ReplicaReport, RequestArrived
+from plimsoll.governor.events import Criticality, Endpoint, ReplicaReport, RequestArrived
 from plimsoll.governor.lifecycle import RECEIVED, next_state
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue
+from plimsoll.policy.objective import Objective
+from plimsoll.policy.policy import Tier, UpstreamTrust
 from plimsoll.slo.outcome import Reason
 
 
 class Request:
-    """Mutable, owned by the governor. Tokens are per choice where they are of output."""
+    """Mutable, owned by the governor. Tokens are per choice where they are of output.
 
-    def __init__(
-        self, arrived: RequestArrived, sequence: int, account: Account, tier: TierQueue, counts: Counts
-    ) -> None:
-        self.arrived = arrived
-        self.id: int = arrived.request_id
-        self.arrived_at: float = arrived.at
+    The event's fields are copied: reading a frozen value's field costs more than reading our own, and these are read
+    often (a test holds their order).
+    """
+
+    arrived_at: float
+    id: int
+    tenant: str
+    model: str
+    prompt_tokens: int
+    max_output_tokens: int
+    num_choices: int
+    prefix_hashes: tuple[int, ...]
+    prefix_block_tokens: int
+    endpoint: Endpoint
+    streaming: bool
+    asked_tier: str
+    cause: str
+    criticality: Criticality
+    session: str
+    deadline_at: float
+    upstream_time: float | None
+    upstream_trust: UpstreamTrust
+    adapter: str
+    client_request_id: str
+    trace_id: str
+    account: Account
+    counts: Counts
+    tier_queue: TierQueue
+    tier: Tier  # what was promised; stays through policy changes
+    tier_name: str
+    objectives: tuple[Objective, ...]
+
+    def __init__(self, arrived: RequestArrived, sequence: int) -> None:
+        # fmt: off
+        (
+            self.arrived_at, self.id, self.tenant, self.model, self.prompt_tokens, self.max_output_tokens,
+            self.num_choices, self.prefix_hashes, self.prefix_block_tokens, self.endpoint, self.streaming,
+            self.asked_tier, self.cause, self.criticality, self.session, self.deadline_at, self.upstream_time,
+            self.upstream_trust, self.adapter, self.client_request_id, self.trace_id,
+        ) = astuple(arrived)
+        # fmt: on
         self.sequence = sequence  # order of arrival, the last word in every tie
-        self.account = account
-        self.tier = tier.tier  # what was promised; stays through policy changes
-        self.tier_queue = tier
-        self.counts = counts
         self.state = RECEIVED
         # what it needs
-        self.prompt_tokens: int = arrived.prompt_tokens
-        self.num_choices: int = arrived.num_choices
-        self.prefix_hashes: tuple[int, ...] = arrived.prefix_hashes
         self.output_tokens = 0  # reserved, a choice
         self.expected_output = 0  # predicted, a choice
         self.token_estimate = 0  # taken from the tenant's tokens per minute
@@ -55,6 +87,17 @@ class Request:
         self.first_token_at = 0.0
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …
         self.report_age = 0.0
+
+    def belongs_to(self, account: Account, tier: TierQueue, counts: Counts, lane: int) -> None:
+        """Whose it is, what it is promised, where it is counted and in which queue of a pool it would wait."""
+        self.account = account
+        self.tier_queue = tier
+        self.tier = tier.tier
+        self.tier_name = tier.name
+        self.objectives = tier.objectives
+        self.counts = counts
+        self.lane = lane
+        self.expire_at = min(self.deadline_at, self.arrived_at + tier.queue_timeout)
 
     def step(self, step: int) -> None:
         """Go to the next state by the table; raises IllegalTransition where it has none."""

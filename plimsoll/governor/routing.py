@@ -40,6 +40,7 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
     if request.prefix_hashes:
         masks = pool.prefixes.holders(request.prefix_hashes)
         request.masks = masks
+    first_holders = masks[0] if masks else 0
     crowd = HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
     for replica in pool.replicas:
         if not open_to(replica, request, at):
@@ -48,8 +49,8 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         if right == NO:
             continue
         cached = 0
-        if masks and replica.num_in_flight <= crowd:
-            cached = held_blocks(masks, replica.bit) * request.arrived.prefix_block_tokens
+        if replica.bit & first_holders and replica.num_in_flight <= crowd:
+            cached = held_blocks(masks, replica.bit) * request.prefix_block_tokens
         cost = _cost(pool, replica, request, cached)
         if best is None or cost < best_cost:
             best, best_right, best_cost = replica, right, cost

@@ -125,7 +125,7 @@ def _queues(pool: Pool) -> list[QueueState]:
     found: dict[tuple[str, str], list[float]] = {}
     for lane in pool.lanes:
         for request in lane.waiting():
-            found.setdefault((request.tier.name, request.account.name), []).append(request.arrived_at)
+            found.setdefault((request.tier_name, request.account.name), []).append(request.arrived_at)
     return [
         QueueState(pool.name, tier, tenant, len(arrivals), arrivals[0])
         for (tier, tenant), arrivals in sorted(found.items())

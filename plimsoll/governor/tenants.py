@@ -83,6 +83,9 @@ class Account:
         self.outputs = Outputs(9, 10)
         self.budgets: dict[str, BudgetState] = {}  # by objective, the last ones reported
         self.known = False  # the policy names it
+        self.max_open = -1  # its limits at hand; -1: none
+        self.max_waiting = -1
+        self.requires_cause = False
         self.own_tier = TierQueue(Tier("", 0))  # what it is served in, if it asks for no other
         self.own_lane = 0
         self.own_counts = Counts(tenant.name, "")  # those in its own tier
@@ -103,8 +106,12 @@ class Account:
         """Take over a tenant's (new) policy; what it used of its limits stays used."""
         self.tenant = tenant
         self.own_tier, self.own_lane = own_tier, own_lane
-        self.own_counts = self.counts_in(own_tier.tier.name)
+        self.own_counts = self.counts_in(own_tier.name)
         self.known = True
+        limits = tenant.limits
+        self.max_open = -1 if limits.concurrency is None else limits.concurrency
+        self.max_waiting = -1 if limits.queue is None else limits.queue
+        self.requires_cause = tenant.require_cause
         self.weight = float(tenant.weight)
         self.requests = _bucket(self.requests, tenant.limits.requests_per_minute, at)
         self.tokens = _bucket(self.tokens, tenant.limits.tokens_per_minute, at)

@@ -2,6 +2,7 @@
 
 from plimsoll.governor.estimates import DrainRate
 from plimsoll.governor.promises import PromiseLine
+from plimsoll.policy.objective import Objective
 from plimsoll.policy.policy import Tier
 
 
@@ -9,14 +10,22 @@ class TierQueue:
     """The bound of a tier's queue and its predictions. Lives as long as anybody who was promised that tier."""
 
     def __init__(self, tier: Tier) -> None:
-        self.tier = tier
+        self.apply(tier)
         self.num_waiting = 0
         self.departures = DrainRate()
         self.promises = PromiseLine(1.3, 1.3)
 
+    def apply(self, tier: Tier) -> None:
+        """Take over a (new) policy."""
+        self.tier = tier
+        self.name: str = tier.name
+        self.objectives: tuple[Objective, ...] = tier.objectives
+        self.queue_limit: int = tier.queue_limit
+        self.queue_timeout: float = tier.queue_timeout
+
     def has_place(self, at: float) -> bool:
         """Whether one more may wait who comes now."""
-        free = self.tier.queue_limit - self.num_waiting
+        free = self.queue_limit - self.num_waiting
         return self.promises.allows(at, free, 1.0, 0.0 if self.promises.num == 0 else self.departures.gap(at) or 0.0)
 
     def retry_after(self, at: float) -> float:
@@ -29,4 +38,4 @@ class TierQueue:
         gap = self.departures.gap(at)
         if gap is None:
             return 0.0
-        return self.promises.promise(at, max(gap, self.num_waiting * gap - self.tier.queue_timeout), gap)
+        return self.promises.promise(at, max(gap, self.num_waiting * gap - self.queue_timeout), gap)

@@ -62,11 +62,11 @@ class Upkeep:
             request = self._timers.expired(at)
 
     def _place_again(self, request: Request, at: float) -> None:
-        model = request.arrived.model
+        model = request.model
         old = self._register.pools[request.pool_index]
         pool, _ = place_of(self._register, model, request.prompt_tokens)
         target = self._register.any_pool(model) if pool is None else pool
-        request.lane = 0 if target is None else self._register.lane_of(request.tier.name)
+        request.lane = 0 if target is None else self._register.lane_of(request.tier_name)
         self._dispatcher.put_in_queue(old if target is None else target, request, at)
         if target is None:
             self._endings.shed(old, request, Reason.NO_REPLICA, at)

@@ -14,7 +14,7 @@ from plimsoll.slo.timing import ItlSketch
 SCHEMA_VERSION: Final = 1
 
 
-class Record(Struct, frozen=True, array_like=True):
+class Record(Struct, frozen=True, array_like=True, gc=False):
     """What happened to one request, judged and charged."""
 
     request_id: int
