@@ -100,7 +100,9 @@ class Settler:
             end.upstream_baseline or 0.0,
         )
         verdicts = judge(request.objectives, facts)
-        entries = spend(request, verdicts, month) if any_bad(verdicts) else _NOTHING
+        entries = _NOTHING
+        if any_bad(verdicts):
+            entries = spend(request.account.name, verdicts, month.of(request.arrived_at))
         record = self._record(request, pool, end, verdicts, entries, ttft_usual)
         return Settle(record, entries)
 
@@ -166,14 +168,13 @@ def any_bad(verdicts: tuple[Verdict, ...]) -> bool:
     return False
 
 
-def spend(request: Request, verdicts: tuple[Verdict, ...], month: Month) -> tuple[Entry, ...]:
-    """An entry for each objective with bad events, in the month of the request's arrival."""
+def spend(tenant: str, verdicts: tuple[Verdict, ...], period: str) -> tuple[Entry, ...]:
+    """An entry for each objective with bad events; `period` is the month of the request's arrival in its zone."""
     entries: list[Entry] = []
-    period = month.of(request.arrived_at)
     for verdict in verdicts:
         if verdict.num_bad:
             charge = verdict.charge or _OURS
-            account = f"{request.account.name}/{verdict.objective}"
+            account = f"{tenant}/{verdict.objective}"
             entries.append(
                 Entry(_SPEND, f"{account}/bucket", f"{account}/spent:{charge.value}", verdict.num_bad, period)
             )
