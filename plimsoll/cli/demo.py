@@ -52,6 +52,7 @@ def demo(
     staging: Annotated[Staging, Parameter(name="*")] = Staging(),
     dir: Path | None = None,  # noqa: A002 - the option's name
     plain: Annotated[bool, Parameter(negative="")] = False,
+    picture: Path | None = None,
 ) -> None:
     """Play ten minutes of eight tenants on three engines; at minute 3 one of them turns noisy. Watch what it does.
 
@@ -64,6 +65,8 @@ def demo(
         Where data, logs and the policy go; default: a new folder in demo-data/.
     plain
         Print a line every 10 s instead of the live view, as happens where the output is no terminal.
+    picture
+        Keep the last view there, as SVG.
     """
     _check(staging)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -73,7 +76,7 @@ def demo(
         try:
             play = _Play(staging, home, children, console)
             play.raise_curtain()
-            asyncio.run(watch(play.watching(on_terminal=sys.stdout.isatty() and not plain)))
+            asyncio.run(watch(play.watching(picture, on_terminal=sys.stdout.isatty() and not plain)))
             play.check_fallen()
         except KeyboardInterrupt:
             console.print("Ending early.")
@@ -125,7 +128,7 @@ class _Play:
         line += ["--out", str(self._home / "client.jsonl"), "--timeout", f"{120 / staging.speed:g}"]
         return line + (list(LLAMACPP_TRAFFIC) if self._engine is Engine.LLAMACPP else [])
 
-    def watching(self, *, on_terminal: bool) -> Watch:
+    def watching(self, picture: Path | None, *, on_terminal: bool) -> Watch:
         """What the live view needs."""
         if self._policy is None or self._replay is None:
             raise RuntimeError("the curtain is down")
@@ -139,6 +142,7 @@ class _Play:
             over=self._over,
             total=min(staging.duration, DURATION - staging.skip) / staging.speed,
             on_terminal=on_terminal,
+            picture=picture,
             note=f"{NOISY} turns noisy from 180 s to 420 s.  ≈: few values yet.  Ctrl-C ends.  {self._home}",
         )
 

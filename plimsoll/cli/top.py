@@ -9,7 +9,13 @@ from plimsoll.policy import document
 
 
 def top(
-    policy: Path, /, *, admin: str = "http://127.0.0.1:8001", token: Path | None = None, plain: bool = False
+    policy: Path,
+    /,
+    *,
+    admin: str = "http://127.0.0.1:8001",
+    token: Path | None = None,
+    plain: bool = False,
+    picture: Path | None = None,
 ) -> None:
     """Watch a running gateway: by tenant P50, P99, their ratio, attainment, budget and queue; decisions streaming by.
 
@@ -25,6 +31,8 @@ def top(
         File with the admin token, as `plimsoll serve` wrote it.
     plain
         Print a line every 10 s instead, as happens where the output is no terminal.
+    picture
+        Keep the last view there, as SVG.
     """
     what = Watch(
         title="plimsoll top",
@@ -35,6 +43,7 @@ def top(
         over=lambda: False,
         on_terminal=sys.stdout.isatty() and not plain,
         note="Ctrl-C ends the view, not the gateway.",
+        picture=picture,
     )
     try:
         asyncio.run(watch(what))
