@@ -91,9 +91,7 @@ class ClientConnection(asyncio.Protocol):
             self._pause_reading()
 
     def eof_received(self) -> bool:
-        if self.exchange is not None:
-            exchange, self.exchange = self.exchange, None
-            exchange.client_left()
+        self._client_left()
         self._mode = Mode.CLOSING
         self._since = self._listener.clock()
         return False  # what is still to be sent is sent, then the transport closes
@@ -101,9 +99,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._mode = Mode.CLOSING
-        if self.exchange is not None:
-            exchange, self.exchange = self.exchange, None
-            exchange.client_left()
+        self._client_left()
         self._listener.closed(self)
 
     def pause_writing(self) -> None:
@@ -129,7 +125,7 @@ class ClientConnection(asyncio.Protocol):
 
     def over(self) -> None:
         """The answer is complete: the next request may be read, or the connection closed."""
-        self.exchange = None
+        self._forget()
         self._since = self._listener.clock()
         if not self.keep_alive or self._listener.draining:
             self.close()
@@ -142,7 +138,7 @@ class ClientConnection(asyncio.Protocol):
 
     def break_off(self, *, hard: bool) -> None:
         """Close in the middle of an answer; `hard` (a reset) where an orderly close would look like its end."""
-        self.exchange = None
+        self._forget()
         if hard:
             self.abort()
         else:
@@ -187,6 +183,17 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     # --- steps ---
+
+    def _client_left(self) -> None:
+        if self.exchange is not None:
+            self.exchange.client_left()
+            self._forget()
+
+    def _forget(self) -> None:
+        """The exchange is over. The driver's object points back at it: left so, bodies would wait for the collector."""
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.context = None
 
     def _advance(self) -> None:
         """Take requests from what was read, until one is being answered. Not re-entered: answers can be immediate."""

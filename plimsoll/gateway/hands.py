@@ -160,7 +160,7 @@ class Exchange(Protocol):
     """One request and its answer, as the driver sees it."""
 
     request: ClientRequest
-    context: object  # the driver's own; the data path never looks at it
+    context: object  # the driver's own; the data path only sets it to None when all is over
 
     @property
     def phase(self) -> Phase:

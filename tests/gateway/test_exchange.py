@@ -1,6 +1,8 @@
 """Requests and answers through real sockets, on both event loops: framing, order, what the driver is told and when."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -329,3 +331,42 @@ def test_a_content_coded_stream_passes_unseen(loop: str) -> None:
             assert served.hands.ends[0].usage.output_tokens is None
 
     run(test, loop)
+
+
+class Held:
+    """What a driver hangs on an exchange: it points back, as the real one does."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+
+
+class Holder(Recorder):
+    """A recorder that does so."""
+
+    def request(self, exchange: Exchange) -> None:
+        exchange.context = Held(exchange)
+        super().request(exchange)
+
+
+@pytest.mark.parametrize("how", ["whole", "stream", "left"])
+def test_a_finished_exchange_is_freed_at_once(loop: str, how: str) -> None:
+    """Bodies in cycles would wait for the collector: a hundred megabytes of them under long prompts."""
+    steps = {"whole": [json_answer(BODY)], "stream": stream(sse(token("a")), sse("[DONE]")), "left": ["hold"]}[how]
+
+    async def test() -> None:
+        async with ScriptedEngine([Script(steps)]) as engine, serving(Holder([engine.url])) as served:
+            client = await served.client()
+            await client.send(post())
+            await (client.answer() if how != "left" else asyncio.sleep(0.1))
+            if how == "left":
+                client.writer.close()
+                await served.settled()
+            gone = weakref.ref(served.hands.exchanges.pop())
+            await asyncio.sleep(0.05)
+            assert gone() is None
+
+    gc.disable()
+    try:
+        run(test, loop)
+    finally:
+        gc.enable()
