@@ -36,7 +36,7 @@ TARGETS = {
     "low_cpu_us": ("CPU µs / request at 50/s", None),
     "low_added_p50_us": ("added latency at 50/s, p50 µs", 1000.0),
     "low_added_p99_us": ("added latency at 50/s, p99 µs", 3000.0),
-    "ns_upstream_conns_per_request": ("engine connections / request", 0.01),
+    "ns_upstream_conns_per_request": ("engine connections / request", 0.05),
     "rss_idle_mb": ("RSS MB, idle", 90.0),
     "rss_500_streams_mb": ("RSS MB, 500 streams", 120.0),
     "paced_max_chunks_per_s": ("events/s held at p99 delay < 50 ms", -30_000.0),  # negative: at least
