@@ -351,10 +351,14 @@ class Holder(Recorder):
 @pytest.mark.parametrize("how", ["whole", "stream", "left"])
 def test_a_finished_exchange_is_freed_at_once(loop: str, how: str) -> None:
     """Bodies in cycles would wait for the collector: a hundred megabytes of them under long prompts."""
-    steps = {"whole": [json_answer(BODY)], "stream": stream(sse(token("a")), sse("[DONE]")), "left": ["hold"]}[how]
+    scripts = {
+        "whole": Script([json_answer(BODY)]),
+        "stream": Script(stream(sse(token("a")), sse("[DONE]"))),
+        "left": Script(["hold"]),
+    }
 
     async def test() -> None:
-        async with ScriptedEngine([Script(steps)]) as engine, serving(Holder([engine.url])) as served:
+        async with ScriptedEngine([scripts[how]]) as engine, serving(Holder([engine.url])) as served:
             client = await served.client()
             await client.send(post())
             await (client.answer() if how != "left" else asyncio.sleep(0.1))
