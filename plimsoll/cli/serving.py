@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plimsoll.cli.projecting import Projecting
 from plimsoll.engine import profiles
 from plimsoll.errors import PlimsollError, PolicyError, UsageError
 from plimsoll.gateway.admin import Admin, Reloaded
@@ -124,7 +125,7 @@ async def serve_until_told(settings: Settings) -> None:
     service = Service(settings, app)
     token_file, token = _token(settings.data)
     admin = Admin(service, token)
-    projecting: asyncio.subprocess.Process | None = None
+    projecting = Projecting(lambda: projector.command(settings.data))
     stops = _stops(service)
     try:
         port = await app.listen(settings.host, settings.port)
@@ -132,7 +133,8 @@ async def serve_until_told(settings: Settings) -> None:
             admin_port = await admin.listen(settings.admin_host, settings.admin_port)
         except OSError as error:
             raise UsageError(cannot_listen(settings.admin_host, settings.admin_port, error, "--admin-port")) from error
-        projecting = await _start_projector(settings)
+        if settings.project:
+            await projecting.start()
         _say_ready(settings, port, admin_port, token_file)
         await stops.wait()
         stops.clear()
@@ -141,9 +143,7 @@ async def serve_until_told(settings: Settings) -> None:
     finally:
         await admin.close()
         await app.close()
-        if projecting is not None and projecting.returncode is None:
-            projecting.terminate()
-            await projecting.wait()
+        await projecting.stop()
 
 
 def _stops(service: Service) -> asyncio.Event:
@@ -179,15 +179,6 @@ def _token(data: Path) -> tuple[Path, str]:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(token + "\n")
         return path, token
-
-
-async def _start_projector(settings: Settings) -> asyncio.subprocess.Process | None:
-    if not settings.project:
-        return None
-    line = projector.command(settings.data)
-    process = await asyncio.create_subprocess_exec(*line, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)
-    projector.give_way(process.pid)
-    return process
 
 
 def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path) -> None:

@@ -1,0 +1,54 @@
+"""The projector beside a gateway: started, watched, started again, ended last."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from plimsoll.storage.projector import give_way
+
+PAUSE: Final = 3.0  # s before it is started again; doubles up to a minute while it keeps ending
+LONGEST_PAUSE: Final = 60.0
+_log = logging.getLogger("plimsoll.gateway")
+
+
+class Projecting:
+    """Keeps one child process running. While it is down nothing is lost, but books and Parquet files stand still."""
+
+    def __init__(self, command: Callable[[], list[str]], pause: float = PAUSE) -> None:
+        self.process: asyncio.subprocess.Process | None = None
+        self._command = command
+        self._pause = pause
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it, and watch it from now on."""
+        self.process = await self._spawn()
+        self._watching = asyncio.create_task(self._watch(self.process))
+
+    async def stop(self) -> None:
+        """Let it catch up and end; call when the journal is closed."""
+        if self._watching is None or self.process is None:
+            return
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+        if self.process.returncode is None:
+            self.process.terminate()
+            await self.process.wait()
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        null = asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(*self._command(), stdin=null, stdout=sys.stderr)
+        give_way(process.pid)
+        return process
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        loop, pause = asyncio.get_running_loop(), self._pause
+        while True:
+            started_at = loop.time()
+            code = await process.wait()
+            pause = self._pause if loop.time() - started_at > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
+            _log.error("the projector ended (exit %s): ledger and request log stand still for %g s", code, pause)
+            await asyncio.sleep(pause)
+            self.process = process = await self._spawn()
