@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from plimsoll.gateway.carrier import Surroundings
-from plimsoll.gateway.channel import DirectChannel
+from plimsoll.gateway.channel import Decider, DirectChannel
 from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.hands import Attempt, ClientRequest, Ended, Headers, Usage
 from plimsoll.governor.decisions import Decision, Settle
@@ -83,6 +83,8 @@ class RememberedExchange:
         self.context: object = None
         self.phase = Phase.QUEUE
         self.open = True
+        self.running = False  # an attempt is under way
+        self.saw_token = False
         self.attempts: list[Attempt] = []
         self.answered: tuple[int, dict[bytes, bytes], bytes] | None = None
         self._world = world
@@ -94,6 +96,7 @@ class RememberedExchange:
             self._world.log.append("answer")
 
     def forward(self, attempt: Attempt) -> None:
+        self.running = True
         self.attempts.append(attempt)
         self._world.log.append("forward")
 
@@ -130,7 +133,8 @@ class ScriptedGovernor:
 class World:
     """Everything put together."""
 
-    def __init__(self, policy: Policy = POLICY) -> None:
+    def __init__(self, policy: Policy = POLICY, decider: Decider | None = None) -> None:
+        """`decider`: a real governor instead of the scripted one."""
         self.log: list[str] = []
         self.clock = VirtualClock()
         self.books = RememberedBooks(self.log)
@@ -138,7 +142,9 @@ class World:
         self.soon: list[Callable[[], None]] = []
         self.offloaded: list[Callable[[], None]] = []
         around = Surroundings(self.clock, self.clock.call_at, self.soon.append, self._offload)
-        self.driver = Driver(policy, DirectChannel(self.governor), self.books, around, first_request_id=1 << 40)
+        self.driver = Driver(
+            policy, DirectChannel(decider or self.governor), self.books, around, first_request_id=1 << 40
+        )
 
     def _offload(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self.offloaded.append(lambda: done(work()))
