@@ -3,7 +3,7 @@
 from typing import Final
 
 from plimsoll.governor.admission import LENT
-from plimsoll.governor.decisions import Decision, Dispatch, Enqueue
+from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Expire
 from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefixes import held_blocks
@@ -29,6 +29,10 @@ class Outbox:
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
+
+    def has_just_expired(self, request_id: int) -> bool:
+        """Whether this very event found that the request's time was over."""
+        return any(type(d) is Expire and d.request_id == request_id for d in self.decisions)
 
 
 class Dispatcher:

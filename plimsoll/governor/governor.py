@@ -238,6 +238,8 @@ class Governor:
         pool.lending.book(replica, request, event.at)
 
     def _cancelled(self, event: RequestCancelled) -> None:
+        if event.request_id not in self._requests and self._outbox.has_just_expired(event.request_id):
+            return  # its time was over before its client left; the timer was late
         request = self._open(event.request_id, "cancel")
         if request.state != QUEUED:
             raise IllegalTransition(request.id, STATES[request.state], "cancel")

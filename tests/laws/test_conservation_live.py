@@ -55,8 +55,8 @@ class History:
         return [exchange for exchange in self.exchanges if exchange.open and not exchange.running]
 
     def arrive(self, pick: int) -> None:
-        tier = (b"gold", b"bronze", b"none")[pick % 3]
-        self.exchanges.append(self.world.send(BODIES[pick % len(BODIES)], x_plimsoll_tier=tier))
+        tier = (b"gold", b"bronze", b"gold", b"bronze", b"none")[pick % 5]
+        self.exchanges.append(self.world.send(BODIES[max(0, pick % 11 - 6)], x_plimsoll_tier=tier))
 
     def first_token(self, pick: int) -> None:
         for exchange in self.dispatched()[pick % 3 :][:1]:
@@ -95,7 +95,7 @@ class History:
         self.world.clock.advance(self.world.clock() + pick % 7)
 
     def health(self, pick: int) -> None:
-        self.report(healthy=pick % 3 > 0)
+        self.report(healthy=pick % 8 > 0)
 
     def check(self) -> None:
         for count in self.governor.snapshot(self.world.clock()).counts:
@@ -104,6 +104,19 @@ class History:
         assert set(rows.values()) <= {1}
         assert len(rows) + len([e for e in self.exchanges if e.open]) == len(self.exchanges)
         assert self.world.driver.num_open == len([e for e in self.exchanges if e.open])
+
+
+def test_a_client_leaves_as_its_time_runs_out() -> None:
+    """The timer is late by a moment: the request has expired, and that is told, whatever its client does."""
+    history = History()
+    for _ in range(5):
+        history.arrive(0)
+    history.world.clock.now += 5.5
+    (waiting,) = history.queued()
+    waiting.open = False
+    history.world.driver.client_left(waiting, history.world.clock())
+    assert [settle.record.outcome for settle in history.world.books.settled] == [Outcome.EXPIRED]
+    history.check()
 
 
 STEPS: tuple[Callable[[History, int], None], ...] = (
@@ -120,7 +133,7 @@ STEPS: tuple[Callable[[History, int], None], ...] = (
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 30)), max_size=60))
 def test_nothing_is_dropped_unanswered(steps: list[tuple[int, int]]) -> None:
     history = History()
