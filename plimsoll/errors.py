@@ -10,6 +10,7 @@ PlimsollError
 │   ├── JournalDamaged       a record in the middle of a journal fails its checksum
 │   ├── SchemaTooNew         data written by a newer Plimsoll
 │   ├── DataDirectoryBusy    another process writes to this data directory
+│   ├── LedgerAway           the ledger's database cannot be reached or used
 │   └── DiskFull             no room, and the preallocated reserve is used up
 └── UsageError           a command asked for something that cannot be (port in use, no such directory …)
 
@@ -94,6 +95,10 @@ class SchemaTooNew(StorageError):
 
 class DataDirectoryBusy(StorageError):
     """Another live process holds the lock of the data directory."""
+
+
+class LedgerAway(StorageError):
+    """The ledger's database cannot be reached or used now."""
 
 
 class DiskFull(StorageError):

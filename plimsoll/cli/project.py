@@ -37,14 +37,14 @@ def project(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.append(True))
     # After the signals: a gateway that ends right after its start must not strike this process while it imports.
-    from plimsoll.storage.projections import TAKEOVER, Projections, follow  # noqa: PLC0415 - see above
+    from plimsoll.storage.projections import Follower, Projections  # noqa: PLC0415 - see above
 
-    with Projections(directory, ledger, takeover=TAKEOVER if follow_log else 0.0) as projections:
-        if follow_log:
-            follow(projections, lambda: bool(stopping) or parent not in {None, os.getppid()}, _say)
-        else:
-            done = projections.catch_up()
-            _say(f"{done.num_settled} requests posted; ledger and Parquet hold the log up to offset {done.posted_to}")
+    if follow_log:
+        Follower(lambda: bool(stopping) or parent not in {None, os.getppid()}, _say).run(directory, ledger)
+        return
+    with Projections(directory, ledger) as projections:
+        done = projections.catch_up()
+    _say(f"{done.num_settled} requests posted; ledger and Parquet hold the log up to offset {done.posted_to}")
 
 
 def _say(line: str) -> None:

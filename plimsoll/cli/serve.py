@@ -23,6 +23,7 @@ def serve(
     policy: str = "",
     writer: int = 1,
     project: bool = True,
+    ledger: str | None = None,
 ) -> None:
     """Serve the OpenAI API in front of the policy's replicas, by the policy's rules.
 
@@ -49,6 +50,8 @@ def serve(
         This gateway's number among those that post to one ledger (1 to 8388607).
     project
         Whether to start the process that writes Parquet files and the ledger from the journal.
+    ledger
+        Keep the books in PostgreSQL: postgresql://user@host/name. Default: ledger.sqlite in the data directory.
     """
     logging.basicConfig(
         stream=sys.stderr,
@@ -56,7 +59,7 @@ def serve(
         format="%(asctime)s %(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S%z",
     )
-    settings = Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project)
+    settings = Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project, ledger)
     import uvloop  # noqa: PLC0415 - help and --version need no event loop
 
     gc.collect()

@@ -43,6 +43,7 @@ class Settings(Struct, frozen=True):
     data: Path
     writer: int
     project: bool
+    ledger: str | None = None
 
 
 def read_promise(settings: Settings) -> Promise:
@@ -125,7 +126,7 @@ async def serve_until_told(settings: Settings) -> None:
     service = Service(settings, app)
     token_file, token = _token(settings.data)
     admin = Admin(service, token)
-    projecting = Projecting(lambda: projector.command(settings.data))
+    projecting = Projecting(lambda: projector.command(settings.data, settings.ledger))
     stops = _stops(service)
     try:
         port = await app.listen(settings.host, settings.port)

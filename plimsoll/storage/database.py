@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import Table
 
-from plimsoll.errors import SchemaTooNew, StorageError, UsageError
+from plimsoll.errors import LedgerAway, SchemaTooNew, UsageError
 
 BUSY_TIMEOUT: Final = 30.0
 """s to wait for another process that is writing to the same SQLite file."""
@@ -22,14 +22,14 @@ BUSY_TIMEOUT: Final = 30.0
 def engine_of(where: Path | str) -> Engine:
     """An engine for a SQLite file (a Path) or a database URL (`postgresql://…`); its schema is the newest we know.
 
-    Raises SchemaTooNew where a later Plimsoll has been there, StorageError where it cannot be reached.
+    Raises SchemaTooNew where a later Plimsoll has been there, LedgerAway where it cannot be reached.
     """
     engine = _sqlite(where) if isinstance(where, Path) else _by_url(where)
     try:
         _migrate(engine)
     except DBAPIError as error:
         engine.dispose()
-        raise StorageError(f"the ledger at {shown(where)} cannot be used: {error.orig}") from error
+        raise LedgerAway(f"the ledger at {shown(where)} cannot be used: {told(error)}") from error
     except SchemaTooNew:
         engine.dispose()
         raise
@@ -39,6 +39,11 @@ def engine_of(where: Path | str) -> Engine:
 def shown(where: Path | str) -> str:
     """Where the books are, without a password."""
     return str(where) if isinstance(where, Path) else make_url(where).render_as_string(hide_password=True)
+
+
+def told(error: DBAPIError) -> str:
+    """What the database said, in one line."""
+    return " ".join(str(error.orig).split())
 
 
 def upsert(connection: Connection, table: Table) -> Any:

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,7 @@ class Keeper:
         self._sealed: deque[tuple[int, int, int]] = deque()  # descriptor, bytes used, offset of its end
         self._current: tuple[int, int] | None = None  # descriptor, offset up to which it was written
         self._asked = False
+        self._tried_at = 0.0
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="plimsoll-journal", daemon=True)
@@ -60,7 +62,7 @@ class Keeper:
         self._ask()
 
     def ensure_reserve(self) -> bool:
-        """Whether a further segment is preallocated, after trying now where it is not yet."""
+        """Whether a further segment is preallocated; where it is not, after trying, at most once in RETRY_EVERY."""
         with self._lock:
             if self._reserve is None:
                 self._allocate()
@@ -104,6 +106,10 @@ class Keeper:
             self._sync()
 
     def _allocate(self) -> None:
+        now = time.monotonic()
+        if self.full and now - self._tried_at < RETRY_EVERY:
+            return  # asked on every request that is refused: the answer of a moment ago holds
+        self._tried_at = now
         try:
             self._reserve = preallocate(self._journal / RESERVE, self._segment_bytes)
         except OSError as error:
@@ -114,18 +120,26 @@ class Keeper:
             self.full = False
 
     def _sync(self) -> None:
+        # Read first: what is written after a segment was sealed may not be called synced before that segment is.
+        current = self._current
         try:
-            while self._sealed:
-                fd, used, offset = self._sealed[0]
-                os.ftruncate(fd, used)
-                os.fsync(fd)
-                sync_directory(self._journal)
-                os.close(fd)
-                self._sealed.popleft()
-                self.synced = max(self.synced, offset)
-            current = self._current
-            if current is not None:
+            closed = self._sync_sealed()
+            if current is not None and current[0] not in closed:
                 os.fdatasync(current[0])
                 self.synced = max(self.synced, current[1])
         except OSError as error:
             self.fault = f"fsync failed: {error.strerror}"
+
+    def _sync_sealed(self) -> set[int]:
+        """Sync, trim and close the segments that are complete, in order; their descriptors."""
+        closed = set()
+        while self._sealed:
+            fd, used, offset = self._sealed[0]
+            os.ftruncate(fd, used)
+            os.fsync(fd)
+            sync_directory(self._journal)
+            os.close(fd)
+            closed.add(fd)
+            self._sealed.popleft()
+            self.synced = max(self.synced, offset)
+        return closed

@@ -8,8 +8,9 @@ from typing import Final, Self
 from msgspec import Struct
 from sqlalchemy.exc import OperationalError
 
-from plimsoll.errors import DataDirectoryBusy
+from plimsoll.errors import DataDirectoryBusy, LedgerAway
 from plimsoll.storage.batch import Batch
+from plimsoll.storage.database import told
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.keeper import NO_ROOM
 from plimsoll.storage.ledger import LedgerDatabase
@@ -82,33 +83,61 @@ class Projections:
         return Advance(total, done.posted_to, done.written_to, False)
 
 
-def follow(
-    projections: Projections, stopped: Callable[[], bool], say: Callable[[str], None], pause: float = PAUSE
-) -> None:
-    """Advance for ever, until `stopped`, and then once more. A full disk or a lost database is waited out, and said."""
-    trouble = ""
-    while not stopped():
+class Follower:
+    """Advances until it is told to stop, and then once more. Waits out a full disk or a lost database, and says so."""
+
+    def __init__(self, stopped: Callable[[], bool], say: Callable[[str], None], pause: float = PAUSE) -> None:
+        self._stopped = stopped
+        self._say = say
+        self._pause = pause
+        self._trouble = ""
+
+    def run(self, directory: Path, ledger: str | None = None) -> None:
+        """Follow the log of that data directory; see `Projections` for what it raises."""
+        projections = self._open(directory, ledger)
+        if projections is None:
+            return
+        with projections:
+            while not self._stopped():
+                advance = self._try(projections.advance)
+                if advance is None:
+                    time.sleep(self._pause * 3)
+                elif not advance.more:
+                    time.sleep(self._pause)
+            if self._try(projections.catch_up) is None:
+                self._say("ended before it had caught up: the next one will")
+
+    def _open(self, directory: Path, ledger: str | None) -> Projections | None:
+        """None where it was told to stop before the database was there."""
+        while not self._stopped():
+            try:
+                return Projections(directory, ledger, takeover=TAKEOVER)
+            except LedgerAway as error:
+                self._wait_for(str(error))
+                time.sleep(self._pause * 3)
+        return None
+
+    def _try(self, step: Callable[[], Advance]) -> Advance | None:
         try:
-            advance = projections.advance()
+            done = step()
         except (OSError, OperationalError) as error:
-            told = _trouble(error)
-            if told != trouble:
-                say(f"projections wait: {told}")
-            trouble = told
-            time.sleep(pause * 3)
-            continue
-        if trouble:
-            say("projections go on")
-            trouble = ""
-        if not advance.more:
-            time.sleep(pause)
-    projections.catch_up()
+            self._wait_for(_trouble(error))
+            return None
+        if self._trouble:
+            self._say("projections go on")
+            self._trouble = ""
+        return done
+
+    def _wait_for(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._say(f"projections wait: {trouble}")
+        self._trouble = trouble
 
 
 def _trouble(error: OSError | OperationalError) -> str:
     """What to wait for. Errors of the file system but for a full disk are raised: waiting does not help them."""
     if isinstance(error, OperationalError):
-        return f"the ledger: {str(error.orig).splitlines()[0]}"  # SQLite on a full disk says "disk I/O error", too
+        return f"the ledger: {told(error)}"  # SQLite on a full disk says "disk I/O error", too
     if error.errno not in NO_ROOM:
         raise error
     return error.strerror or str(error)

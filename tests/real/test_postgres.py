@@ -1,19 +1,20 @@
 """The books in a real PostgreSQL: the same as in SQLite, with several gateways posting at once and a crash between."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from plimsoll.errors import SchemaTooNew, StorageError
+from plimsoll.errors import LedgerAway, SchemaTooNew, StorageError
 from plimsoll.storage.audit import audit
 from plimsoll.storage.batch import Batch
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.ledger import LedgerDatabase
-from plimsoll.storage.projections import Projections
+from plimsoll.storage.projections import Follower, Projections
 from plimsoll.storage.reader import read_rows
 from tests.real.postgres import Server, server
 from tests.storage.rows import NOVEMBER, POLICY, settle
@@ -122,14 +123,49 @@ def test_projections_and_rebuilding(
         assert not (logs[0].ledger).exists(), "nothing is kept beside it"
 
 
+def test_following_waits_for_the_database(postgres: Server, tmp_path: Path) -> None:
+    """Away when the projector starts, away in the midst: it says so, waits, and goes on."""
+    url = postgres.database("following")
+    postgres.stop("immediate")
+    journal = Journal.open(tmp_path)
+    journal.policy(NOVEMBER, POLICY)
+    said: list[str] = []
+    stopping = threading.Event()
+    follower = threading.Thread(target=Follower(stopping.is_set, said.append, pause=0.05).run, args=(tmp_path, url))
+    follower.start()
+    try:
+        for outage in range(2):
+            for number in range(100):
+                journal.settle(settle(outage * 100 + number, bad=True))
+            journal.flush()
+            wait_until(lambda: said[-1:] != [] and said[-1].startswith("projections wait: the ledger"))
+            postgres.start()
+            wait_until(lambda: said[-1] == "projections go on")
+            if not outage:
+                postgres.stop("immediate")
+    finally:
+        stopping.set()
+        follower.join(60)
+        journal.close()
+    with LedgerDatabase(url) as books:
+        assert books.balances()["acme/ttft/spent:ours", "2026-11"] == 200
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_what_cannot_be_used_is_told(postgres: Server, tmp_path: Path) -> None:
     url = postgres.database("newer")
     with LedgerDatabase(url) as books, books._engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0042'")
     with pytest.raises(SchemaTooNew, match="42"):
         LedgerDatabase(url)
-    with pytest.raises(StorageError, match="cannot be used"):
+    with pytest.raises(LedgerAway, match="cannot be used"):
         LedgerDatabase(f"postgresql://plimsoll:secret@/none?host={tmp_path}")
-    with pytest.raises(StorageError) as told:
+    with pytest.raises(LedgerAway) as told:
         LedgerDatabase("postgresql://plimsoll:secret@127.0.0.1:1/none")
     assert "secret" not in str(told.value)

@@ -15,7 +15,7 @@ from plimsoll.errors import DiskFull
 from plimsoll.slo.outcome import Outcome
 from plimsoll.storage.audit import audit
 from plimsoll.storage.journal import Journal, JournalState
-from plimsoll.storage.projections import Projections, follow
+from plimsoll.storage.projections import Follower, Projections
 from plimsoll.storage.query import records
 from tests.storage.rows import NOVEMBER, POLICY, settle
 
@@ -101,8 +101,7 @@ def test_on_a_small_disk(small_disk: Path) -> None:
     stopping = threading.Event()
 
     def work() -> None:
-        with Projections(home) as projections:
-            follow(projections, stopping.is_set, said.append, pause=0.05)
+        Follower(stopping.is_set, said.append, pause=0.05).run(home)
 
     filler.unlink()  # for a moment, so that the projector can come up
     projector = threading.Thread(target=work)
