@@ -10,7 +10,7 @@ from plimsoll.gateway.hands import Answer, Attempt, ClientRequest, Ended, Exchan
 from plimsoll.gateway.server import HttpServer
 from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import GatewayRules
-from plimsoll.slo.outcome import REASONS, Reason
+from plimsoll.slo.outcome import REASONS, Phase, Reason
 
 Log = tuple[str, object]
 
@@ -171,13 +171,21 @@ class Served:
         self.clients.append(client)
         return client
 
-    async def settled(self, num: int = 1) -> None:
-        """Wait until so many requests have ended or been left."""
-        for _ in range(1000):
-            if sum(word in ("ended", "client_left") for word in self.hands.words()) >= num:
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until that holds; how long it takes depends on the machine, not on the test."""
+        for _ in range(4000):
+            if holds():
                 return
             await asyncio.sleep(0.005)
-        raise AssertionError(f"not settled: {self.hands.log}")
+        raise AssertionError(f"never happened; so far: {self.hands.log}")
+
+    async def settled(self, num: int = 1) -> None:
+        """Wait until so many requests have ended or been left."""
+        await self.until(lambda: sum(word in ("ended", "client_left") for word in self.hands.words()) >= num)
+
+    async def phase(self, phase: Phase) -> None:
+        """Wait until the first request is in that phase."""
+        await self.until(lambda: self.hands.exchanges and self.hands.exchanges[0].phase is phase)
 
 
 @asynccontextmanager

@@ -15,7 +15,8 @@ Step = bytes | float | str
 class Script:
     """What one connection does with one request, step by step.
 
-    Words: `close` (orderly), `reset` (RST), `hold` (wait until the gateway closes), `gate` (wait for `engine.gate`).
+    Words: `close` (orderly), `reset` (RST), `hold` (wait until the gateway closes), `gate` (wait for `engine.gate`),
+    `turn` (wait for one more release of `engine.turns`).
     After the last step the connection reads the next request, if the script's bytes did not say otherwise.
     """
 
@@ -46,6 +47,7 @@ class ScriptedEngine:
     scripts: list[Script]
     seen: list[Seen] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
     num_connections: int = 0
     num_closed_by_gateway: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -104,6 +106,9 @@ class ScriptedEngine:
         """Act; returns whether the connection is over."""
         if word == "gate":
             await self.gate.wait()
+            return False
+        if word == "turn":
+            await self.turns.acquire()
             return False
         if word == "hold":
             if await reader.read(1) == b"":

@@ -3,12 +3,13 @@
 import asyncio
 import gc
 import weakref
+from functools import partial
 
 import pytest
 
 from plimsoll.gateway.hands import Exchange
 from plimsoll.slo.outcome import Outcome, Phase, Reason
-from tests.gateway.doubles import Recorder, post, serving
+from tests.gateway.doubles import Recorder, Served, post, serving
 from tests.gateway.scripted import END, STREAM_HEAD, USAGE, Script, ScriptedEngine, chunk, json_answer, run, sse, token
 
 pytestmark = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -88,15 +89,24 @@ def test_usage_is_hidden_and_read(loop: str) -> None:
     run(test, loop)
 
 
+def has_counted(served: Served, num: int) -> bool:
+    return bool(served.hands.tokens) and served.hands.tokens[0].num_tokens == num
+
+
 def test_outgrown_reservations_are_told_at_each_doubling(loop: str) -> None:
     async def test() -> None:
-        events = [sse(token("a")) for _ in range(9)]
+        steps: list[bytes | float | str] = [STREAM_HEAD]
+        for _ in range(9):
+            steps += [chunk(sse(token("a"))), "turn"]
         async with (
-            ScriptedEngine([Script(stream(*events, sse("[DONE]")))]) as engine,
+            ScriptedEngine([Script([*steps, chunk(sse("[DONE]")), END])]) as engine,
             serving(Recorder([engine.url], reserved=2)) as served,
         ):
             client = await served.client()
             await client.send(post())
+            for num in range(1, 10):
+                await served.until(partial(has_counted, served, num))
+                engine.turns.release()
             await client.answer()
             assert [what for word, what in served.hands.log if word == "outgrown"] == [3, 5, 9]
 
@@ -233,14 +243,14 @@ def test_pipelining_is_bounded(loop: str) -> None:
         ):
             client = await served.client()
             client.writer.transport.set_write_buffer_limits(high=1 << 16)
-            one = post(b"x" * 10_000)
-            sending = asyncio.ensure_future(client.send(one * 2000))
+            one = post(b"x" * 100_000)
+            sending = asyncio.ensure_future(client.send(one * 150))
             await asyncio.sleep(0.2)
             (connection,) = served.server.connections
             assert connection._reader.buffered < 1 << 20
             assert not sending.done()
             engine.gate.set()
-            for _ in range(2000):
+            for _ in range(150):
                 assert (await client.answer())[1] == b"{}"
             await sending
 
@@ -361,7 +371,7 @@ def test_a_finished_exchange_is_freed_at_once(loop: str, how: str) -> None:
         async with ScriptedEngine([scripts[how]]) as engine, serving(Holder([engine.url])) as served:
             client = await served.client()
             await client.send(post())
-            await (client.answer() if how != "left" else asyncio.sleep(0.1))
+            await (client.answer() if how != "left" else served.phase(Phase.PREFILL))
             if how == "left":
                 client.writer.close()
                 await served.settled()

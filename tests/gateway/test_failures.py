@@ -108,7 +108,7 @@ def test_a_stream_that_breaks_says_so_and_does_not_end(loop: str, name: str) -> 
     steps, reason = MID_STREAM[name]
 
     async def test() -> None:
-        rules = GatewayRules(timeouts=Timeouts(idle=0.2))
+        rules = GatewayRules(timeouts=Timeouts(idle=0.2 if name == "silence" else 60.0))
         async with (
             ScriptedEngine([Script([STREAM_HEAD, FIRST, 0.02, *steps])]) as engine,
             serving(Recorder([engine.url, engine.url]), rules) as served,
@@ -234,7 +234,7 @@ def test_a_fault_in_the_books_does_not_keep_the_answer_from_the_client(loop: str
             for _ in range(2):
                 await client.send(post())
                 assert (await client.answer())[1] == b"{}"
-            await asyncio.sleep(0.05)
+            await served.until(lambda: len(faults) == 2)
             assert [type(fault) for fault in faults] == [ZeroDivisionError] * 2
 
     run(test, loop)
@@ -318,7 +318,7 @@ def test_a_client_that_leaves_the_queue(loop: str, how: str) -> None:
         async with serving(Recorder([], wait=True)) as served:
             client = await served.client()
             await client.send(post())
-            await asyncio.sleep(0.05)
+            await served.until(lambda: served.hands.exchanges)
             leave(client.writer, how)
             await served.settled()
             assert served.hands.words() == ["request", "client_left"]
@@ -352,7 +352,7 @@ def test_a_client_that_leaves_stops_the_engine(loop: str, how: str, steps: list[
         async with ScriptedEngine([Script(steps)]) as engine, serving(Recorder([engine.url])) as served:
             client = await served.client()
             await client.send(post())
-            await asyncio.sleep(0.1)
+            await served.phase(phase)
             leave(client.writer, how)
             await asyncio.wait_for(engine.gone.wait(), 5)
             await served.settled()
@@ -374,7 +374,7 @@ def test_a_client_that_leaves_while_we_dial(loop: str) -> None:
             async with serving(Recorder([url])) as served:
                 client = await served.client()
                 await client.send(post())
-                await asyncio.sleep(0.1)
+                await served.phase(Phase.CONNECT)
                 leave(client.writer, "close")
                 await served.settled()
                 assert served.hands.log[-1] == ("ended", (Outcome.ABORTED, Reason.CLIENT_LEFT, Phase.CONNECT))
@@ -393,7 +393,7 @@ def test_evicting(loop: str, steps: list[Step], phase: Phase) -> None:
         async with ScriptedEngine([Script(steps)]) as engine, serving(Recorder([engine.url])) as served:
             client = await served.client()
             await client.send(post())
-            await asyncio.sleep(0.1)
+            await served.phase(phase)
             served.hands.exchanges[0].evict(Reason.DRAIN_TIMEOUT)
             assert served.hands.log[-1] == ("ended", (Outcome.EVICTED, Reason.DRAIN_TIMEOUT, phase))
             await asyncio.wait_for(engine.gone.wait(), 5)

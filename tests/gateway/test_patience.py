@@ -33,7 +33,7 @@ def test_an_engine_that_does_not_begin(loop: str, steps: list[Step], reason: Rea
             began = time.monotonic()
             await client.send(post())
             assert (await client.answer())[0].startswith(b"HTTP/1.1 503 "), "the driver's answer: no other replica"
-            assert SHORT <= time.monotonic() - began < 1.0
+            assert time.monotonic() - began >= SHORT
             assert served.hands.log[1] == ("attempt_failed", (reason, 0.0, phase))
             await asyncio.wait_for(engine.gone.wait(), 5)
 
@@ -72,10 +72,10 @@ def test_the_total_timeout_allows_no_other_attempt(loop: str, started: bool) -> 
 
 
 def test_a_stream_may_last_longer_than_every_pause_in_it(loop: str) -> None:
-    rules = GatewayRules(timeouts=Timeouts(first_byte=SHORT, idle=SHORT))
+    rules = GatewayRules(timeouts=Timeouts(first_byte=1.5, idle=1.5))
     steps: list[Step] = [STREAM_HEAD]
     for _ in range(10):
-        steps += [FIRST, SHORT / 3]
+        steps += [FIRST, 0.2]
 
     async def test() -> None:
         script = Script([*steps, chunk(sse("[DONE]")), END])
@@ -160,11 +160,7 @@ def test_a_slow_client_holds_back_its_engine_and_nothing_is_lost(loop: str, monk
         ):
             client = await slow(served)
             await client.send(post())
-            for _ in range(200):
-                await asyncio.sleep(0.01)
-                if connection_of(served).paused:
-                    break
-            assert connection_of(served).paused
+            await served.until(lambda: connection_of(served).paused)
             await asyncio.sleep(0.3)
             transport = connection_of(served)._transport
             assert transport is not None
@@ -185,7 +181,7 @@ def test_a_slow_client_holds_back_its_engine_and_nothing_is_lost(loop: str, monk
 
 def test_a_client_that_reads_nothing_at_all_is_given_up(loop: str) -> None:
     event = chunk(sse(token("x" * 1000)) * 100)
-    rules = GatewayRules(stream_buffer=64 * 1024, timeouts=Timeouts(client_stall=SHORT, idle=SHORT))
+    rules = GatewayRules(stream_buffer=64 * 1024, timeouts=Timeouts(client_stall=SHORT))
 
     async def test() -> None:
         async with (
@@ -211,10 +207,10 @@ def test_one_slow_client_does_not_hold_up_another(loop: str) -> None:
         async with ScriptedEngine(scripts) as engine, serving(Recorder([engine.url])) as served:
             stuck = await slow(served)
             await stuck.send(post())
-            await asyncio.sleep(0.2)
+            await served.until(lambda: connection_of(served).paused)
             other = await served.client()
             await other.send(post())
-            assert (await asyncio.wait_for(other.answer(), 2))[1] == b"{}"
+            assert (await asyncio.wait_for(other.answer(), 10))[1] == b"{}"
 
     run(test, loop)
 
@@ -242,8 +238,7 @@ def test_refusals_reach_the_client_although_it_is_still_sending(loop: str, reque
             assert b"connection: close" in got
             assert served.hands.words() == ["refusal"]
             client.writer.close()
-            await asyncio.sleep(0.05)
-            assert not served.server.connections
+            await served.until(lambda: not served.server.connections)
 
     run(test, loop)
 
@@ -279,7 +274,7 @@ def test_too_many_connections(loop: str) -> None:
             assert served.hands.log[-1] == ("refusal", Reason.TOO_MANY_CONNECTIONS)
             first.writer.close()
             third.writer.close()
-            await asyncio.sleep(0.1)
+            await served.until(lambda: len(served.server.connections) == 1)
             fourth = await served.client()
             await fourth.send(post())
             assert (await fourth.answer())[1] == b'{"error":{"code":"no_replica"}}'
@@ -310,7 +305,9 @@ def test_draining_ends_what_runs_and_takes_nothing_new(loop: str) -> None:
             await busy.send(post())
             await busy.head()
             await partial.send(post()[:40])
-            await asyncio.sleep(0.05)
+            await served.until(
+                lambda: any(c._reader.started_at and c.exchange is None for c in served.server.connections)
+            )
             served.server.drain()
             assert await idle.until_close() == b""
             with pytest.raises(OSError, match=r"."):
@@ -322,7 +319,7 @@ def test_draining_ends_what_runs_and_takes_nothing_new(loop: str) -> None:
             assert (await busy.until_close()).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
             await partial.send(post()[40:])
             assert b"connection: close" in (await partial.until_close()).lower()
-            await asyncio.wait_for(waiting, 2)
+            await asyncio.wait_for(waiting, 10)
 
     run(test, loop)
 
@@ -332,7 +329,7 @@ def test_new_rules_hold_at_once(loop: str) -> None:
         async with ScriptedEngine([Script(["hold"])]) as engine, serving(Recorder([engine.url])) as served:
             client = await served.client()
             await client.send(post())
-            await asyncio.sleep(0.05)
+            await served.phase(Phase.PREFILL)
             served.server.rules = GatewayRules(timeouts=Timeouts(first_byte=SHORT))
             assert (await client.answer())[0].startswith(b"HTTP/1.1 503 ")
 
