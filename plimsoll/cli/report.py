@@ -39,7 +39,7 @@ def report(
     Parameters
     ----------
     directory
-        A data directory, as `plimsoll serve --data DIR` or `make demo` leaves it.
+        A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one under the name `data`.
     json_output
         Print everything as one JSON object (durations in s, instants in UTC epoch s).
     html
@@ -53,13 +53,20 @@ def report(
     policy
         Judge by this policy's targets; default: the one in the data directory.
     """
-    found, zone = make(directory, since=since, until=until, tenant=tenant, policy=policy)
+    found, zone = make(data_directory(directory), since=since, until=until, tenant=tenant, policy=policy)
     if html is not None:
         _write_page(found, zone, html)
     if json_output:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
     elif html is None:
         _show(found, zone)
+
+
+def data_directory(directory: Path) -> Path:
+    """The directory itself, or the `data` below it where only that is one, as the demo leaves it."""
+    inner = directory / "data"
+    is_outer = not (directory / "plimsoll.json").exists() and (inner / "plimsoll.json").exists()
+    return inner if is_outer else directory
 
 
 def make(

@@ -101,6 +101,10 @@ def test_reading_changes_nothing(home: Path) -> None:
     assert state() == before
 
 
+def test_the_folder_around_a_data_directory_will_do(home: Path, inside: Inside) -> None:
+    assert json.loads(inside("report", str(home.parent), "--json").stdout)["source"] == str(home)
+
+
 def test_times_are_read_in_the_services_zone() -> None:
     assert instant("2026-11-01", "Asia/Shanghai", None) == 1_793_462_400.0
     assert instant("2026-11-01T00:00+00:00", "Asia/Shanghai", None) == 1_793_491_200.0
