@@ -199,3 +199,13 @@ def test_a_repeated_row_is_told() -> None:
     report = report_of([record(1), record(1)], POLICY)
     assert report.num_repeated == 1
     assert any("repeat" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("slow", "num_met"), [(1, 1), (2, 0)])
+def test_a_token_objective_is_met_up_to_exactly_its_target(slow: int, num_met: int) -> None:
+    """Ten gaps under a target of 90 %: one may be bad."""
+    plain = record(1, num=11)
+    itl = next(verdict for verdict in plain.verdicts if verdict.objective == "itl")
+    worse = msgspec.structs.replace(itl, judgement=Judgement.BAD, num_good=10 - slow, num_bad=slow)
+    verdicts = tuple([worse if verdict is itl else verdict for verdict in plain.verdicts])
+    assert report_of([msgspec.structs.replace(plain, verdicts=verdicts)], POLICY).total.goodput.num_met == num_met

@@ -150,3 +150,10 @@ def test_p99_over_p50() -> None:
     assert ratio.high is not None
     assert ratio.low < np.exp(0.5 * 2.326) < ratio.high
     assert tail_ratio(sketch_of([1.0] * 20)).value is None
+
+
+def test_exactness_ends_where_it_is_said_to() -> None:
+    sketch = sketch_of([1.1] * EXACT_UP_TO)
+    assert (sketch.is_exact, sketch.quantile(0.5)) == (True, 1.1)
+    sketch.add(1.1)
+    assert not sketch.is_exact

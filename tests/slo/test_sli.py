@@ -6,8 +6,10 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.policy.objective import Objective, Origin, Sli
+from plimsoll.slo.charge import charge
 from plimsoll.slo.outcome import REASONS, Blame, Outcome, Reason
 from plimsoll.slo.sli import Charge, Facts, Judgement, Verdict, itl_thresholds, judge
 from plimsoll.slo.timing import Timing, TokenClock
@@ -170,3 +172,37 @@ def test_thresholds_not_counted_exactly_are_read_from_the_sketch_and_never_too_m
     assert verdict == Verdict("other", BAD, 0, 10, Charge.OURS)
     same_bucket = Objective("edge", Sli.ITL, 0.749, TARGET)
     assert judge((ITL, same_bucket), facts(Outcome.COMPLETED, Reason.DONE, 9, times))[1].num_bad == 0
+
+
+USER_TTFT = Objective("user-ttft", Sli.TTFT, 1.0, TARGET, origin=Origin.USER)
+
+
+@given(any_facts(), st.booleans())
+def test_breaches_of_the_users_clock_are_charged_by_the_table(case: Facts, trusted: bool) -> None:
+    """Own time: what was measured, how long the client waited, or for ever where we delivered nothing."""
+    case = replace(case, upstream_trusted=trusted)
+    timing, left = case.timing, REASONS[case.reason].blame is Blame.LEFT
+    ended = case.ended_at - 100.0
+    whole = (
+        (timing.last_token_at - 100.0 if timing.last_token_at else ended) if case.outcome is Outcome.COMPLETED else inf
+    )
+    first = timing.first_token_at - 100.0 if timing.first_token_at else whole
+    b, per_token, further = case.baseline_ttft, case.baseline_tpot, max(0, timing.num_tokens - 1)
+    to_the_end = b if b is None or further == 0 else None if per_token is None else b + further * per_token
+    for objective, own, baseline in ((USER_TTFT, whole if first == inf else first, b), (USER_E2E, whole, to_the_end)):
+        verdict = judge((objective,), case)[0]
+        waited = ended if own == inf and left else own
+        late = (case.upstream_time or 0.0) + waited > objective.below
+        if verdict.judgement is BAD:
+            assert late
+            assert verdict.charge is charge(
+                objective.below, case.upstream_time, waited, baseline, case.upstream_baseline, trusted=trusted
+            )
+        elif verdict.judgement in {GOOD, CENSORED}:
+            assert not late
+            assert (verdict.judgement is CENSORED) == (own == inf)
+
+
+def test_several_choices_have_no_gaps_of_their_own() -> None:
+    several = replace(facts(Outcome.COMPLETED, Reason.DONE, 20, timing(2.0, 0.75, 14)), num_choices=2)
+    assert judgements(several) == (BAD, EXCLUDED, EXCLUDED, BAD, GOOD)

@@ -137,3 +137,11 @@ def test_the_gaps_counted_are_those_in_the_sketches(events: list[int], surplus: 
         clock.tokens(1.0 + i, num)
     timing = clock.finish(sum(events) + surplus)
     assert timing.num_gaps == num_gaps(timing)
+
+
+@given(gaps, steps, st.integers(1, 200))
+def test_a_run_ends_when_its_last_gap_does(first: float, step: float, num: int) -> None:
+    clock = TokenClock()
+    clock.tokens(1.0, 1)
+    clock.run(TokenRun(1.0, first, step, num))
+    assert clock.last_token_at == pytest.approx(1.0 + sum(first + j * step for j in range(num)))
