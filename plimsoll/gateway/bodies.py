@@ -1,6 +1,9 @@
-"""The request bodies that we read, as types: only the members that decide something. The rest is passed over."""
+"""The request bodies that we read, as types: only the members that decide something. The rest is passed over.
 
-from typing import Final
+Messages come in two kinds: read, and (`Large…`) only stepped over, where making text of megabytes would hold up others.
+"""
+
+from typing import Final, Generic, TypeVar
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -41,17 +44,33 @@ class Message(Struct):
     content: str | list[Part] | None = None
 
 
+class LargeMessage(Struct):
+    """One message of a large chat; its content is looked at only where it is a list of parts."""
+
+    role: str
+    content: Raw = NO_RAW
+
+
 class Item(Struct):
     """One item of a Responses input: a message, or a call or its result, which have no role."""
 
     content: str | list[Part] | None = None
 
 
-class ChatBody(Struct):
+class LargeItem(Struct):
+    """One item of a large Responses input."""
+
+    content: Raw = NO_RAW
+
+
+M = TypeVar("M")
+
+
+class ChatBody(Struct, Generic[M]):
     """POST /v1/chat/completions."""
 
     model: str
-    messages: list[Message]
+    messages: list[M]
     stream: bool | None = None
     stream_options: StreamOptions | UnsetType | None = UNSET
     max_tokens: Number = None
@@ -78,20 +97,20 @@ class EmbeddingsBody(Struct):
     input: Raw = NO_RAW
 
 
-class ResponsesBody(Struct):
+class ResponsesBody(Struct, Generic[M]):
     """POST /v1/responses."""
 
     model: str
-    input: str | list[Item] | None = None
+    input: str | list[M] | None = None
     stream: bool | None = None
     max_output_tokens: Number = None
 
 
-class MessagesBody(Struct):
+class MessagesBody(Struct, Generic[M]):
     """POST /v1/messages (Anthropic)."""
 
     model: str
-    messages: list[Message]
+    messages: list[M]
     stream: bool | None = None
     max_tokens: Number = None
 

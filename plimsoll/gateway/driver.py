@@ -7,8 +7,6 @@ A request's path: `request` → `_arrive` → governor → `carrier.carry_out` �
 `carry_out` (settle, journal, flush) → the last bytes go out.
 """
 
-from typing import Final
-
 from plimsoll.gateway.carrier import Books, Carrier, Surroundings
 from plimsoll.gateway.channel import Channel
 from plimsoll.gateway.errors import Refusal
@@ -16,7 +14,7 @@ from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Answer, ClientRequest, Ended, Exchange
 from plimsoll.gateway.intake import Intake
 from plimsoll.gateway.labels import BadHeader
-from plimsoll.gateway.openai import BadBody, Body, read_body
+from plimsoll.gateway.openai import LARGE_BODY, BadBody, Body, read_body
 from plimsoll.gateway.prompts import TokenRatio
 from plimsoll.gateway.routes import find_route
 from plimsoll.governor.events import (
@@ -34,8 +32,6 @@ from plimsoll.governor.events import (
 )
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
-
-LARGE_BODY: Final = 256 * 1024  # bytes; reading more on the loop would hold up other streams
 
 
 class Driver:

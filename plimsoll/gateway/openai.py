@@ -12,10 +12,11 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from plimsoll.gateway import bodies
-from plimsoll.gateway.bodies import NO_RAW, Item, Message, Number, Part, StreamOptions
+from plimsoll.gateway.bodies import NO_RAW, Item, LargeItem, LargeMessage, Message, Number, Part, StreamOptions
 from plimsoll.gateway.prompts import BLOCK_BYTES, MEDIA_TOKENS, prefix_hashes, text_bytes
 from plimsoll.governor.events import Endpoint
 
+LARGE_BODY: Final = 256 * 1024  # bytes; reading more on the event loop would hold up other streams
 MOST: Final = 1_000_000_000  # tokens; a cap beyond is none
 MULTIPART_MODEL: Final = re.compile(rb'name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,256})\r\n')
 
@@ -53,10 +54,15 @@ class Body(NamedTuple):
     is_json: bool = True
 
 
-_chat = msgspec.json.Decoder(bodies.ChatBody)
+AnyMessage = Message | LargeMessage | Item | LargeItem
+_chat = msgspec.json.Decoder(bodies.ChatBody[Message])
+_large_chat = msgspec.json.Decoder(bodies.ChatBody[LargeMessage])
 _completions = msgspec.json.Decoder(bodies.CompletionsBody)
-_responses = msgspec.json.Decoder(bodies.ResponsesBody)
-_messages = msgspec.json.Decoder(bodies.MessagesBody)
+_responses = msgspec.json.Decoder(bodies.ResponsesBody[Item])
+_large_responses = msgspec.json.Decoder(bodies.ResponsesBody[LargeItem])
+_messages = msgspec.json.Decoder(bodies.MessagesBody[Message])
+_large_messages = msgspec.json.Decoder(bodies.MessagesBody[LargeMessage])
+_parts = msgspec.json.Decoder(list[Part])
 _embeddings = msgspec.json.Decoder(bodies.EmbeddingsBody)
 _other = msgspec.json.Decoder(bodies.OtherBody)
 _elements = msgspec.json.Decoder(list[Raw])
@@ -76,7 +82,7 @@ def read_body(endpoint: Endpoint, data: bytes) -> Body:
 
 
 def _read_chat(data: bytes) -> Body:
-    body = _chat.decode(data)
+    body = (_chat if len(data) <= LARGE_BODY else _large_chat).decode(data)
     capped = body.max_completion_tokens is not None
     return Body(
         body.model,
@@ -108,7 +114,7 @@ def _read_completions(data: bytes) -> Body:
 
 
 def _read_responses(data: bytes) -> Body:
-    body = _responses.decode(data)
+    body = (_responses if len(data) <= LARGE_BODY else _large_responses).decode(data)
     items = body.input if isinstance(body.input, list) else ()
     cap = _count(body.max_output_tokens, "max_output_tokens")
     prompt = _prompt(data, b'"input"', b'"instructions"', items)
@@ -116,7 +122,7 @@ def _read_responses(data: bytes) -> Body:
 
 
 def _read_messages(data: bytes) -> Body:
-    body = _messages.decode(data)
+    body = (_messages if len(data) <= LARGE_BODY else _large_messages).decode(data)
     cap = _count(body.max_tokens, "max_tokens")
     prompt = _prompt(data, b'"messages"', b'"system"', body.messages)
     return Body(body.model, prompt, body.stream is True, max_output_tokens=cap, cap_name="max_tokens")
@@ -160,7 +166,9 @@ def _count(number: Number, name: str) -> int:
     return max(0, int(min(number, MOST)))
 
 
-def _prompt(data: bytes, name: bytes, earlier: bytes, messages: Iterable[Message | Item]) -> Prompt:
+def _prompt(
+    data: bytes, name: bytes, earlier: bytes, messages: Iterable[Message | LargeMessage | Item | LargeItem]
+) -> Prompt:
     """The prompt reaches from its first member to the end of the body; what follows it in there is little."""
     start = max(0, data.find(name))
     before = data.find(earlier, 0, start)
@@ -169,8 +177,11 @@ def _prompt(data: bytes, name: bytes, earlier: bytes, messages: Iterable[Message
     end = len(data)
     num_media = media_bytes = 0
     for message in messages:
-        if message.content.__class__ is list:
-            num, size = _media(message.content)
+        content = message.content
+        if content.__class__ is Raw:
+            content = _parts.decode(content) if bytes(memoryview(content)[:1]) == b"[" else ""
+        if content.__class__ is list:
+            num, size = _media(content)
             num_media += num
             media_bytes += size
     hashes, block_bytes = prefix_hashes(data, start, end)

@@ -128,6 +128,24 @@ def test_media_are_not_measured_in_bytes() -> None:
     assert inner.max_output_tokens == 9
 
 
+@pytest.mark.parametrize("endpoint", [Endpoint.CHAT, Endpoint.MESSAGES, Endpoint.RESPONSES])
+def test_a_large_body_is_read_like_a_small_one(endpoint: Endpoint) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1000}}
+    parts = [{"type": "text", "text": "look"}, image]
+    name = "input" if endpoint is Endpoint.RESPONSES else "messages"
+
+    def body(words: int) -> Body:
+        messages = [{"role": "user", "content": parts}, {"role": "user", "content": "word " * words}]
+        return read_body(endpoint, json.dumps({"model": "m", name: messages, "stream": True}).encode())
+
+    small, large = body(1000), body(100_000)
+    assert large.prompt.num_bytes - small.prompt.num_bytes == 99_000 * 5
+    assert large._replace(prompt=small.prompt) == small
+    assert large.prompt.exact_tokens == small.prompt.exact_tokens == 1024
+    with pytest.raises(BadBody, match=r"`\$\.messages\[0\]\.role`|Expected"):
+        read_body(endpoint, json.dumps({"model": "m", name: [{"role": 3}, {"role": 1}, "x" * 300_000]}).encode())
+
+
 def test_pass_through_finds_the_model_where_it_can() -> None:
     form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n--x--\r\n'
     assert read_body(Endpoint.OTHER, form).model == "whisper"
