@@ -8,6 +8,7 @@ only gathered. Limits hold at every moment, so memory is bounded by `max_headers
 
 import re
 from enum import Enum, auto
+from io import BytesIO
 from typing import Final
 
 import httptools
@@ -44,7 +45,7 @@ class RequestReader:
         self._data: bytes = b""  # not yet read
         self._length = 0  # of the body that is being gathered
         self._have = 0
-        self._parts: list[bytes] = []
+        self._parts = BytesIO()  # grows read by read and is handed over uncopied: one large join would hold up streams
         self._chunks: ChunkedBody | None = None
         self._in_body = False
         self._read_at = 0.0
@@ -191,7 +192,7 @@ class RequestReader:
             self._gather(data)
         if self._have < self._length:
             return _NEED
-        self.request.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self.request.body, self._parts = self._parts.getvalue(), BytesIO()
         return self._whole()
 
     def _gather(self, data: bytes) -> None:
@@ -199,7 +200,7 @@ class RequestReader:
         if len(data) > missing:
             self._data = data[missing:]
             data = data[:missing]
-        self._parts.append(data)
+        self._parts.write(data)
         self._have += len(data)
 
     def _chunked_step(self, chunks: "ChunkedBody") -> Step:
@@ -214,13 +215,12 @@ class RequestReader:
             return self._refuse(Reason.BAD_REQUEST)
         if not chunks.done:
             return _NEED
-        self.request.body = b"".join(chunks.parts)
+        self.request.body = chunks.parts.getvalue()
         return self._whole()
 
     def _whole(self) -> Step:
         self._in_body = self.expects_continue = False
         self._chunks = None
-        self._parts = []
         self._have = 0
         self.request.read_at = self._read_at
         self.started_at = self._read_at if self._data else 0.0
@@ -261,7 +261,7 @@ class ChunkedBody:
     __slots__ = ("_fed_last", "_parser", "done", "overhead", "parts", "size")
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        self.parts = BytesIO()
         self.size = 0
         self.overhead = 0  # bytes of framing, extensions and trailers
         self.done = False
@@ -292,7 +292,7 @@ class ChunkedBody:
         return found + 4 if found >= 0 else len(data)
 
     def on_body(self, body: bytes) -> None:
-        self.parts.append(body)
+        self.parts.write(body)
         self.size += len(body)
         self.overhead -= len(body)
 
