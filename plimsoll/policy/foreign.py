@@ -17,7 +17,7 @@ from plimsoll.errors import Fault
 from plimsoll.policy.account import Account, join
 
 _TAG: Final = "tag:yaml.org,2002:"
-_MOST_VALUES: Final = 500_000
+_MOST_VALUES: Final = 200_000
 _DEEPEST: Final = 60
 
 

@@ -16,7 +16,7 @@ from plimsoll.policy.openslo_form import to_openslo
 from plimsoll.policy.slospec import Imported, Kind, decode, encode
 from plimsoll.policy.specfiles import read_documents, read_files, read_text
 from plimsoll.policy.yamltext import dump
-from tests.policy.slo_files import imported, texts
+from tests.policy.slo_files import every_text, imported, texts
 
 READ = ("OpenSLO v1", "OpenSLO v1alpha", "Sloth", "Sloth resource", "Pyrra", "slo-generator v2", "slo-generator v1")
 
@@ -38,6 +38,14 @@ def test_every_file_is_read_or_says_why_not() -> None:
         found = imported(path)
         told = found.slos or found.definitions or found.losses or found.faults
         assert told or found.sources == {path: "empty"}, path
+
+
+@pytest.mark.long
+def test_large_files_of_other_formats_are_told_as_lost_whole() -> None:
+    for path in every_text().keys() - texts().keys():
+        found = read_text(every_text()[path], path)
+        assert found.losses or found.faults, path
+        assert not found.slos, path
 
 
 def test_every_file_round_trips_through_openslo_or_says_what_it_lost() -> None:
@@ -144,7 +152,7 @@ SPECIMENS = {
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(choice=st.integers(0, 10_000), value=JSON)
 def test_a_damaged_file_gives_faults_with_places_never_an_exception(specimen: str, choice: int, value: Any) -> None:
     path = SPECIMENS[specimen]
@@ -162,7 +170,7 @@ def test_a_damaged_file_gives_faults_with_places_never_an_exception(specimen: st
 
 
 @given(st.text(alphabet="a:-[]{}\n \"'&*!%@#|>,?0.\t\u0000é", max_size=60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_text_gives_an_answer(text: str) -> None:
     found = read_text(text, "any")
     assert not found.slos

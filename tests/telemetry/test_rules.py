@@ -8,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.governor.decisions import Settle
 from plimsoll.policy.document import load, parse
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.burnrate import burn_rules
 from plimsoll.slo.intervals import clopper_pearson
+from plimsoll.slo.measured import ItlSketch
+from plimsoll.telemetry.prometheus import Metrics
 from plimsoll.telemetry.rules import ALERT, Burn, burns, duration, lower_bound, period_of, rules
 from plimsoll.telemetry.ruletests import tests_of as unit_tests_of
 from tests.policy.test_document import EXAMPLE
+from tests.telemetry.test_prometheus_page import page_of, record
 
 POLICY = """\
 plimsoll: 1
@@ -123,3 +127,26 @@ def test_every_alert_has_a_test_that_fires_it() -> None:
     assert fired == {
         (("objective", rule["labels"]["objective"]), ("window", rule["labels"]["window"])) for rule in alerts
     }
+
+
+def test_the_rules_ask_what_the_gateway_exports() -> None:
+    metrics = Metrics()
+    metrics.take(policy())
+    told = record(
+        tenant="acme", tier="gold", ttft=0.5, e2e=2.0, dispatched_at=1.0, itl_sketches=(ItlSketch(3, {-160: 2}),)
+    )
+    metrics.settled(Settle(told, ()))
+    exported = page_of(metrics)
+    asked = {
+        (name, label)
+        for rule in every_rule(policy())
+        for name, labels in re.findall(r"(plimsoll_[a-z0-9_]+)(?:\{([^}]*)\})?\[", rule["expr"])
+        for label in re.findall(r"(\w+)=", labels)
+    }
+    names = {name for rule in every_rule(policy()) for name in re.findall(r"plimsoll_[a-z0-9_]+(?=[{[])", rule["expr"])}
+    assert names <= exported.keys(), names - exported.keys()
+    assert len(names) == 7
+    for name, label in asked:
+        assert all(label in dict(labels) for labels in exported[name]), (name, label)
+    verdicts = {dict(labels)["verdict"] for labels in exported["plimsoll_verdicts_total"]}
+    assert verdicts >= {"good", "bad"}
