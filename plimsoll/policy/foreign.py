@@ -158,6 +158,7 @@ class Value:
         """This value as it was written; None with a fault where it is a section or a list."""
         if self._fields is not None or self._items is not None:
             self.fault("must be one value, not a list or a section")
+            self.plain()
             return None
         self._done = True
         return self._text
@@ -205,14 +206,10 @@ class Value:
             return [value.plain() for value in self._items]
         return _plain_scalar(self._tag, self._text)
 
-    def take(self) -> None:
-        """Everything from here down is accounted for."""
-        self.plain()
-
     def lose(self, reason: str) -> None:
         """Nothing from here down is carried over, and why."""
         self.account.lose(self.path, self.line, reason)
-        self.take()
+        self.plain()
 
     def lose_key(self, key: str, reason: str) -> None:
         """The same for a key, where it is given."""
@@ -236,11 +233,14 @@ class Value:
         return near[0] if near else ""
 
     def left_over(self) -> "Iterator[Value]":
-        """The topmost values below which nothing was taken."""
-        if not self._any_done():
+        """The topmost values that nobody asked for, and asked ones of which nothing was taken."""
+        children = [*(self._fields or {}).values(), *(self._items or [])]
+        parent = self.parent
+        asked = parent is None or parent.is_list or self.key in parent._asked
+        if not self._any_done() and not (asked and children):
             yield self
             return
-        for value in [*(self._fields or {}).values(), *(self._items or [])]:
+        for value in children:
             yield from value.left_over()
 
     def _any_done(self) -> bool:

@@ -33,7 +33,7 @@ def read_openslo(document: Value) -> list[Slo | Definition]:
     if read is None:
         if kind:
             document.account.fault(join(document.path, "kind"), document.line, f"OpenSLO has no kind {kind[:40]!r}")
-        document.take()
+        document.plain()
         return []
     meta = read_meta(document)
     spec = document.mapping("spec", required=kind != "Service")
@@ -149,7 +149,7 @@ def read_sli(sli: Value, meta: Meta) -> Indicator | None:
         sli.fault("needs either a thresholdMetric or a ratioMetric")
         for each in (threshold, ratio):
             if each is not None:
-                each.take()
+                each.plain()
         return None
     if threshold is not None:
         query = _read_metric(threshold)

@@ -65,7 +65,7 @@ def _read_indicator(spec: Value, meta: Meta) -> tuple[Fraction | None, Indicator
     given = [kind for kind in _KINDS if kind in section]
     if len(given) != 1:
         section.fault(f"needs one of {', '.join(_KINDS)}")
-        section.take()
+        section.plain()
         return None, None
     body = section.mapping(given[0])
     if body is None:

@@ -93,7 +93,7 @@ def _read_sli(
     section = spec.mapping(key, required=True)
     if section is None:
         return None, None
-    section.take()
+    section.plain()
     asked: dict[str, Any] = {"method": method} | section.plain()
     if method == "good_bad_ratio":
         return None, indicator(Meta(meta.name), _split(asked, backend))

@@ -101,7 +101,7 @@ def _read_sli(item: Value, words: _Words, meta: Meta) -> Indicator | None:
     events, raw, plugin = sli.mapping("events"), sli.mapping("raw"), sli.mapping("plugin")
     if sum(each is not None for each in (events, raw, plugin)) != 1:
         sli.fault("needs one of events, raw and plugin")
-        sli.take()
+        sli.plain()
         return None
     queries = {}
     if events is not None:

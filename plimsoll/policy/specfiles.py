@@ -109,7 +109,7 @@ def _format_of(document: Value) -> tuple[str, _Read | None]:
             return format_name, None
     place = document.get("apiVersion") or document.get("version") or document
     place.fault(f"{version[:60]!r} is no format read here" if version else "no SLO format", f"known: {_KNOWN}")
-    document.take()
+    document.plain()
     return "unknown", None
 
 

@@ -53,7 +53,7 @@ def _read_one(item: Value) -> Window | None:
         rolling = calendar is None
     if length is None:
         if calendar is not None:
-            calendar.take()
+            calendar.plain()
         return None
     if rolling:
         if calendar is not None:

@@ -150,6 +150,11 @@ def test_faults_are_told_with_their_places(old: str, new: str, fault: str) -> No
     assert all(each.line > 0 for _, each in found.faults)
 
 
+def test_an_unknown_field_is_told_where_it_stands() -> None:
+    ((_, fault),) = imported("openslo-oslo/test/inputs/validate/unknown-field.yaml").faults
+    assert (fault.path, fault.line, fault.message) == ("spec.markdown", 6, "no key of OpenSLO v1")
+
+
 def test_all_faults_are_told_at_once() -> None:
     text = SLO.replace("0.99", "99").replace("28d", "x").replace("service: s", "servce: s")
     assert len(read_text(text, "x").faults) == 4
