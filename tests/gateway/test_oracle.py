@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 import h11
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from plimsoll.gateway.enginehead import AnswerHead
@@ -176,7 +176,6 @@ def edited(data: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
     return data
 
 
-@settings(max_examples=200)
 @given(st.lists(requests(), min_size=1, max_size=2), edits, st.lists(st.integers(0, 1000), max_size=4))
 @example([b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"], [("insert", 3, b" ")], [])
 @example(
@@ -318,7 +317,6 @@ def test_well_formed_answers_are_read_as_h11_reads_them(data: bytes, method: byt
         assert ours.head.status == head.status_code
 
 
-@settings(max_examples=200)
 @given(answers(), edits, methods, st.lists(st.integers(0, 400), max_size=4), st.booleans())
 def test_no_answer_is_completed_that_h11_reads_otherwise(
     data: bytes, changes: list[tuple[str, int, bytes]], method: bytes, at: list[int], eof: bool
