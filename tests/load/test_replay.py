@@ -107,6 +107,21 @@ def test_an_interrupt_leaves_a_whole_report(trace: Path, senders: Path, engine: 
     assert report["num_planned"] == 60 == len(rows(out))
 
 
+def test_a_killed_replay_stops_loading(trace: Path, senders: Path, engine: PacedEngine) -> None:
+    line = command(trace, senders, engine, "--jobs", "2", "--speed", "2")
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 20
+        while len(engine.requests) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.kill()
+    deadline = time.monotonic() + 10
+    while (before := len(engine.requests)) < 60 and time.monotonic() < deadline:
+        time.sleep(1.5)  # five requests would be due meanwhile
+        if len(engine.requests) == before:
+            break
+    assert before < 50
+
+
 def test_faults_are_told_in_one_line(trace: Path, senders: Path, engine: PacedEngine, tmp_path: Path) -> None:
     with running(PacedEngine()) as gone:
         unreachable = command(trace, senders, gone)
