@@ -79,9 +79,11 @@ def demo(
             asyncio.run(watch(play.watching(picture, on_terminal=sys.stdout.isatty() and not plain)))
             play.check_fallen()
         except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows ends by itself within seconds
             console.print("Ending early.")
     story(console, home / "client.jsonl", staging.speed, staging.skip)
-    console.print(f"\nNext: [bold]plimsoll report {home}[/bold]", soft_wrap=True)
+    if (home / "journal").exists():
+        console.print(f"\nNext: [bold]plimsoll report {home}[/bold]", soft_wrap=True)
 
 
 class _Play:
