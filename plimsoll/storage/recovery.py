@@ -6,6 +6,8 @@ follows within 200 ms) is at the end or leaves zeros where pages were never writ
 checksum is damage, and nothing is touched.
 """
 
+import mmap
+import os
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,8 @@ from plimsoll.storage.frames import MAGIC, Break, Frame, frame_at
 from plimsoll.storage.rows import POLICY_NOTE, decode_checkpoint, decode_synced
 from plimsoll.storage.segment import HEADER_BYTES, SegmentHeader, base_of, read_header, segments
 
+PIECE: Final = 256 * 1024
+"""Bytes looked through at a time."""
 SECTOR: Final = 512
 """Bytes that a device writes whole."""
 
@@ -93,10 +97,10 @@ def scan(path: Path, proven: int) -> Tail | None:
 
     `proven`: an offset up to which later segments prove the log to have been on the device.
     """
-    data = memoryview(path.read_bytes())
+    data = _mapped(path)
     header = read_header(data, path.name)
     if header is None:
-        if proven > base_of(path) or any(data[HEADER_BYTES:]):
+        if proven > base_of(path) or _written_end(data) > HEADER_BYTES:
             raise JournalDamaged(path.name, 0, "its header fails its checksum")
         return None
     tail = Tail(path, header)
@@ -115,31 +119,50 @@ def scan(path: Path, proven: int) -> Tail | None:
     return tail if tail.end > HEADER_BYTES else None
 
 
+def _mapped(path: Path) -> memoryview:
+    """The file's bytes, in no memory of ours: a segment is large, and a restart must stay small."""
+    with path.open("rb") as file:
+        empty = file.seek(0, os.SEEK_END) == 0
+        return memoryview(b"") if empty else memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _written_end(data: memoryview) -> int:
+    """The place after the last byte that is not zero."""
+    end = len(data)
+    while end:
+        start = max(0, end - PIECE)
+        left = len(bytes(data[start:end]).rstrip(b"\x00"))
+        if left:
+            return start + left
+        end = start
+    return 0
+
+
 def _judge_break(tail: Tail, data: memoryview, position: int, proven: int) -> None:
     """Cut a torn write; raise where it is damage."""
-    rest = bytes(data[position:])
-    written = len(rest.rstrip(b"\x00"))
-    if not written:
+    written_end = _written_end(data)
+    if written_end <= position:
         return
     name, base = tail.path.name, tail.header.base
     later = next_frame(data, position + 1, tail.header.seeds)
     if later is None:
         if proven > base + position:
             raise JournalDamaged(name, position, "the end of a segment that was on the device is gone")
-        tail.torn = (position, position + written)
+        tail.torn = (position, written_end)
         return
     synced = _highest_synced(data, later, tail.header.seeds)
     if max(proven, synced) > base + position:
         raise JournalDamaged(name, position, "a record fails its checksum, and later ones show that it was written")
     if not _has_zero_sector(data, position, later.start):
         raise JournalDamaged(name, position, "a record fails its checksum, and whole ones follow")
-    tail.torn = (position, position + written)
+    tail.torn = (position, written_end)
 
 
 def next_frame(data: memoryview, start: int, seeds: tuple[int, ...]) -> Frame | None:
     """The first whole record at or after `start`, wherever it begins."""
-    raw = data.obj
-    haystack = raw if isinstance(raw, bytes) else bytes(data)
+    haystack = data.obj
+    if not isinstance(haystack, mmap.mmap):
+        return None
     place = haystack.find(MAGIC, start)
     while place >= 0:
         frame = frame_at(data, place, seeds)

@@ -108,10 +108,12 @@ class RequestLog:
         self._remove_merged()
 
     def _remove_merged(self) -> None:
+        """Remove files that another has held for long enough."""
         kept = log_files(self._requests)
         now = time.time()
         for file in all_files(self._requests):
-            if file not in kept and now - file.path.stat().st_mtime > GRACE:
+            holder = next((each for each in kept if each.start <= file.start and file.end <= each.end), file)
+            if holder.path != file.path and now - holder.path.stat().st_mtime > GRACE:
                 file.path.unlink()
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tracemalloc
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from plimsoll.errors import DataDirectoryBusy, DiskFull, JournalDamaged, SchemaT
 from plimsoll.requestlog.codec import RowKind
 from plimsoll.slo.outcome import Outcome
 from plimsoll.slo.sli import Judgement
+from plimsoll.storage import keeper
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.keeper import Keeper
 from plimsoll.storage.policies import decode_policy, encode_policy
@@ -199,6 +201,52 @@ def test_pages_lost_to_a_power_failure_are_cut(written: Written, tmp_path: Path)
     assert [number for number, outcome in settled(home) if outcome is Outcome.COMPLETED] == [
         number for number, end in enumerate(ends, 1) if end <= 4096
     ]
+
+
+def test_a_power_failure_between_segments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of one segment is lost and the next one is there: the log ends at the lost page, or it is damage."""
+    monkeypatch.setattr(keeper, "SYNC_EVERY", 60.0)
+    journal = Journal.open(home, segment_bytes=SMALL)
+    for number in range(1, 36):
+        write(journal, range(number, number + 1))
+        journal.flush()
+    abandon(journal)
+    first, *later = segments(home / "journal")
+    assert later
+    content = first.read_bytes()
+    first.write_bytes(content[:4096] + bytes(4096) + content[8192:])
+    monkeypatch.setattr(keeper, "SYNC_EVERY", 0.01)
+    journal = Journal.open(home, segment_bytes=SMALL)
+    journal.opened(90, "acme", "gold", NOVEMBER)
+    journal.settle(settle(90))
+    journal.flush()
+    while journal.state.unsynced_bytes:
+        journal._keeper._stop.wait(0.01)
+    for number in range(91, 116):
+        write(journal, range(number, number + 1))
+    journal.flush()  # says how far the log is on the device
+    journal.close()
+    whole = [number for number, outcome in settled(home) if outcome is Outcome.COMPLETED]
+    kept = len(whole) - 26
+    assert 0 < kept < 25
+    assert whole == [*range(1, kept + 1), *range(90, 116)]
+    assert len(segments(home / "journal")) > 1
+    content = first.read_bytes()
+    first.write_bytes(content[:4096] + bytes(4096) + content[8192:])
+    with pytest.raises(JournalDamaged, match=first.name):
+        list(read_rows(home / "journal", 0))
+
+
+def test_a_restart_stays_small(home: Path) -> None:
+    """Recovery maps a segment and copies none of it."""
+    journal = Journal.open(home)
+    write(journal, range(1, 200))
+    abandon(journal)
+    tracemalloc.start()
+    Journal.open(home).close()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 1024 * 1024
 
 
 def test_one_writer(home: Path) -> None:
