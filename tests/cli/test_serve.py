@@ -127,29 +127,32 @@ def test_serve_reload_and_drain(tmp_path: Path) -> None:
 def test_bad_starts_say_what_to_do(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engines() as (engine,):
-            policy = tmp_path / "policy.yaml"
-            policy.write_text(policy_text(engine))
+            good, bad, newer = tmp_path / "good.yaml", tmp_path / "bad.yaml", tmp_path / "newer"
+            good.write_text(policy_text(engine))
+            bad.write_text("plimsoll: 1\nteirs: []\n")
+            newer.mkdir()
+            (newer / "plimsoll.json").write_text('{"schema": 99, "log": "00000000000000000000000000000000"}')
             with socket.socket() as taken:
                 taken.bind(("127.0.0.1", 0))
                 taken.listen()
                 port = str(taken.getsockname()[1])
-                words = ["--data", str(tmp_path / "one"), "--admin-port", "0"]
-                code, errors = await failing(str(policy), "--port", port, *words)
+                starts = {
+                    f"port {port} on 127.0.0.1 is in use": (str(good), "--port", port, "--admin-port", "0"),
+                    "choose another with --admin-port": (str(good), "--port", "0", "--admin-port", port),
+                    "upgrade Plimsoll": (str(good), "--data", str(newer)),
+                    "tiers": (str(bad),),
+                    "none.yaml": (str(tmp_path / "none.yaml"),),
+                }
+                fresh = [("--data", str(tmp_path / f"data-{i}")) for i in range(len(starts))]
+                words = [
+                    start if "--data" in start else (*start, *data)
+                    for start, data in zip(starts.values(), fresh, strict=True)
+                ]
+                ends = await asyncio.gather(*(failing(*start) for start in words))
+            for says, (code, errors) in zip(starts, ends, strict=True):
                 assert code == 2
-                assert f"port {port} on 127.0.0.1 is in use" in errors
+                assert says in errors
                 assert "Traceback" not in errors
-                code, errors = await failing(str(policy), "--port", "0", *words[:2], "--admin-port", port)
-                assert (code, "--admin-port" in errors) == (2, True)
-            (tmp_path / "new").mkdir()
-            (tmp_path / "new" / "plimsoll.json").write_text('{"schema": 99, "log": "00000000000000000000000000000000"}')
-            code, errors = await failing(str(policy), "--port", "0", "--data", str(tmp_path / "new"))
-            assert (code, "upgrade Plimsoll" in errors) == (2, True)
-            policy.write_text("plimsoll: 1\nteirs: []\n")
-            code, errors = await failing(str(policy), "--data", str(tmp_path / "two"))
-            assert code == 2
-            assert "did you mean" in errors or "tiers" in errors
-            code, errors = await failing(str(tmp_path / "none.yaml"))
-            assert (code, "none.yaml" in errors) == (2, True)
 
     asyncio.run(scenario())
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -62,7 +62,8 @@ ENDINGS = st.tuples(
 )
 
 
-@given(st.lists(ENDINGS, max_size=30))
+@settings(max_examples=30)
+@given(st.lists(ENDINGS, max_size=20))
 def test_every_settlement_is_on_the_page_once(endings: list[Any]) -> None:
     metrics = Metrics()
     for tenant, tier, (outcome, reason), ttft in endings:
