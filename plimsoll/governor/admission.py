@@ -1,4 +1,4 @@
-"""May this request go to that replica now? Reservations, floors and lending of idle floors.
+"""May this request go to that replica now? Reservations, floors, lending of idle floors, pacing of prompts.
 
 A tier's floor is its own at any time. What lies idle of a floor is lent only up to what running work is predicted
 (90 % bound) to give back within the lender's `wait`, so that a lender whose traffic returns waits no longer than that.
@@ -79,12 +79,13 @@ def fits(replica: Replica, request: Request, lending: Lending, at: float) -> int
     if replica.num_in_flight >= replica.slots or (replica.says_full and replica.in_blocks):
         return NO
     free = replica.limit - replica.reserved
-    if free <= 0:
-        return NO
     need = replica.units_for(request)
     if need > free:
         return NO
     own = replica.floors[request.lane] - replica.used[request.lane]
+    if request.lane > 0 and _must_pace(replica, request, within_floor=need <= own):
+        replica.paced = True
+        return NO
     if need <= own:
         return OWN_FLOOR
     own = max(own, 0)
@@ -92,6 +93,18 @@ def fits(replica: Replica, request: Request, lending: Lending, at: float) -> int
     if replica.idle_floor - own <= left:
         return FREE
     return LENT if lending.allows(replica, request, own, left, at) else NO
+
+
+def _must_pace(replica: Replica, request: Request, *, within_floor: bool) -> bool:
+    """Whether prompts sent there and not computed yet leave no room for another one of a lower tier.
+
+    Inside the engine all prompts wait in one queue: what a lower tier piles up there the highest tier stands behind.
+    So a lower tier adds only what one step computes, or within its floor one prompt beyond that; alone it may always.
+    """
+    pending = replica.pending_prompt
+    if pending == 0:
+        return False
+    return pending + (0 if within_floor else request.prompt_tokens) > replica.prompt_limit
 
 
 def floors_of(shares: list[float], units: int, *, in_blocks: bool) -> list[int]:

@@ -191,7 +191,12 @@ class Governor:
         request = self._open(event.request_id, "first_token")
         request.step(FIRST_TOKEN)
         request.first_token_at = event.at
-        self._pool(request).replicas[request.replica_index].prompt_done(request)
+        pool = self._pool(request)
+        replica = pool.replicas[request.replica_index]
+        replica.prompt_done(request)
+        if replica.paced:
+            replica.paced = False
+            self._dispatcher.fill(pool, replica, event.at)
 
     def _finished(self, event: RequestFinished) -> None:
         end = ending_of(event)

@@ -12,6 +12,7 @@ from plimsoll.governor.request import Request
 
 UNLIMITED: Final = 1 << 40
 DEFAULT_SLOTS: Final = 256  # vLLM's own default, where neither engine, profile nor policy says anything
+DEFAULT_STEP: Final = 2048  # prompt tokens of one step, where no profile says
 FULL_KV_USAGE: Final = 0.95
 FIRST_BACKOFF: Final = 0.5  # s for a busy engine that names no time; doubles up to
 LONGEST_BACKOFF: Final = 8.0
@@ -38,6 +39,8 @@ class Replica:
         self.capacity = 0
         self.limit = 0  # capacity with oversubscription
         self.slots = 0  # concurrent requests at most
+        self.prompt_limit = UNLIMITED  # prompt tokens to compute up to which lower tiers may add theirs
+        self.paced = False  # somebody waits for prompts to be computed
         self.floors: list[int] = []
         # what is on it
         self.used: list[int] = []  # units by lane
@@ -93,6 +96,10 @@ class Replica:
             self.block_size = block_size
         self.in_blocks = reserve_kv and bool(blocks) and self.block_size > 0
         self.slots = self._slots(profile, max_concurrency, reserve_kv=reserve_kv)
+        if reserve_kv:
+            self.prompt_limit = DEFAULT_STEP if profile is None else profile.max_batched_tokens
+        else:
+            self.prompt_limit = UNLIMITED
         self.capacity = blocks if self.in_blocks and blocks is not None else self.slots
         self.limit = int(self.capacity * (1.0 + oversubscription)) if self.in_blocks else self.capacity
 

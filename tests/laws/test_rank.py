@@ -34,6 +34,13 @@ def free_units(replica: Replica) -> int:
     return 0 if replica.num_in_flight >= replica.slots else replica.limit - replica.reserved
 
 
+def paced(replica: Replica, request: Request, *, within_floor: bool) -> bool:
+    """Prompts not yet computed there leave no room for one of a lower tier: one step's worth, a floor one more."""
+    pending = replica.pending_prompt
+    more = 0 if within_floor else request.prompt_tokens
+    return request.tier.rank > 0 and pending > 0 and pending + more > 2048
+
+
 def certainly_fits(replica: Replica, request: Request) -> bool:
     need = replica.units_for(request)
     own = replica.floors[request.lane] - replica.used[request.lane]
@@ -43,12 +50,15 @@ def certainly_fits(replica: Replica, request: Request) -> bool:
         if lane != request.lane
     )
     free = free_units(replica)
+    if paced(replica, request, within_floor=need <= own):
+        return False
     return need <= free and (need <= own or others_idle <= free - (need - max(0, own)))
 
 
 def within_floor(replica: Replica, request: Request) -> bool:
     need = replica.units_for(request)
-    return need <= free_units(replica) and replica.used[request.lane] + need <= replica.floors[request.lane]
+    within = replica.used[request.lane] + need <= replica.floors[request.lane]
+    return within and need <= free_units(replica) and not paced(replica, request, within_floor=True)
 
 
 def ready(pool: Pool, replica: Replica, at: float) -> list[Request]:

@@ -1,0 +1,126 @@
+"""Floors, lending, pacing and affinity by example."""
+
+from fractions import Fraction
+
+from plimsoll.engine.profile import EngineProfile, StepCoefficients
+from plimsoll.governor.admission import floors_of
+from plimsoll.governor.decisions import Dispatch, Enqueue
+from plimsoll.policy.policy import Limits, Pool, RoutingRule, Scheduling, Tenant, Tier
+from plimsoll.slo.outcome import Reason
+from tests.governor.service import Service, all_of, only, replica_of
+from tests.laws.histories import objectives, policy_of
+
+
+def two_tiers(gold: int, bronze: int, *, wait: float | None = None) -> tuple[Tier, ...]:
+    return (
+        Tier("gold", 0, Fraction(gold, 100), wait=wait, objectives=objectives(1.0)),
+        Tier("bronze", 2, Fraction(bronze, 100), objectives=objectives(5.0)),
+    )
+
+
+TENANTS = (Tenant("ada", "gold"), Tenant("dan", "bronze"))
+
+
+def test_floors_by_largest_remainder() -> None:
+    assert floors_of([0.5, 0.3, 0.15], 1000, in_blocks=True) == [500, 300, 150]
+    assert floors_of([0.5, 0.3, 0.15], 4, in_blocks=False) == [2, 1, 1]
+    assert floors_of([0.5, 0.3, 0.15], 3, in_blocks=False) == [1, 1, 1]
+    assert floors_of([0.9, 0.05, 0.05], 4, in_blocks=False) == [2, 1, 1]
+    assert floors_of([0.5, 0.3, 0.15], 2, in_blocks=False) == [1, 1, 0]
+    assert floors_of([0.0, 0.0], 4, in_blocks=False) == [0, 0]
+    for slots in range(1, 40):
+        floors = floors_of([0.41, 0.33, 0.2], slots, in_blocks=False)
+        assert sum(floors) <= slots
+        assert slots < 3 or min(floors) >= 1
+
+
+def test_an_idle_floor_is_not_lent_before_anything_is_known_of_releases() -> None:
+    """Unknown is not zero, nor is it a promise: bronze gets its own 20 % and the free 30 %, gold's half stays."""
+    service = Service(
+        policy_of(tiers=two_tiers(50, 20), tenants=TENANTS, num_replicas=1), kv_blocks=100
+    )  # 100 blocks; each request takes 10
+    reasons = []
+    for num in range(6):
+        decisions = service.ask(1 + num, "dan", prompt=80, output=80)
+        service.first(1.5 + num, service.num) if all_of(Dispatch, decisions) else None
+        reasons += [d.reason for d in all_of(Dispatch, decisions)]
+    assert reasons == [Reason.FITS] * 5
+    assert only(Dispatch, service.ask(8, "ada", prompt=400, output=400)).reason is Reason.FLOOR
+
+
+def test_an_idle_floor_is_lent_up_to_what_comes_back_in_time() -> None:
+    """Requests end after 1 s; gold waits for its floor up to 4 s, so nearly all of it may be lent."""
+    service = Service(policy_of(tiers=two_tiers(50, 20, wait=4.0), tenants=TENANTS, num_replicas=1), kv_blocks=100)
+    for num in range(30):
+        at = 2.0 * num
+        service.ask(at, "dan", prompt=80, output=80)
+        service.first(at + 0.1, service.num)
+        service.done(at + 1.0, service.num, output=80)
+    reasons = []
+    for num in range(12):
+        decisions = service.ask(100 + num / 100, "dan", prompt=80, output=80)
+        for dispatch in all_of(Dispatch, decisions):
+            service.first(100 + num / 100, dispatch.request_id)
+            reasons.append(dispatch.reason)
+    assert reasons[:5] == [Reason.FITS] * 5
+    assert 3 <= len(reasons[5:]) <= 5
+    assert set(reasons[5:]) == {Reason.LENT}
+
+
+def test_slots_are_floors_too_where_an_engine_tells_no_capacity() -> None:
+    pools = (Pool("chat", "m", "llamacpp", ("http://r0",), max_concurrency=4),)
+    service = Service(policy_of(tiers=two_tiers(50, 25), tenants=TENANTS, pools=pools), kv_blocks=None)
+    sent = [d for num in range(4) for d in all_of(Dispatch, service.ask(1 + num / 10, "dan"))]
+    assert len(sent) == 2  # its own slot and the one that nobody holds
+    assert all(d.reserved_output_tokens == 0 for d in sent)
+    assert only(Dispatch, service.ask(2)).tier_served == "gold"
+    replica = service.governor.snapshot(3).pools[0].replicas[0]
+    assert (replica.unit, replica.capacity, replica.floors) == ("slots", 4, {"gold": 2, "bronze": 1})
+
+
+def test_lower_tiers_do_not_pile_up_prompts_inside_the_engine() -> None:
+    """Room for KV there is plenty; what waits in the engine to be computed is what gold would stand behind."""
+    service = Service(policy_of(tiers=two_tiers(0, 0), tenants=TENANTS, num_replicas=1), kv_blocks=10_000)
+    assert only(Dispatch, service.ask(1, "dan", prompt=1500)).reason is Reason.FITS
+    assert only(Enqueue, service.ask(1.1, "dan", prompt=1500)).reason is Reason.POOL_FULL
+    assert only(Dispatch, service.ask(1.2, "dan", prompt=500)).request_id == 3  # still within one step
+    assert only(Dispatch, service.ask(1.3, "ada", prompt=4000)).tier_served == "gold"
+    assert all_of(Dispatch, service.first(1.4, 1)) == []
+    assert only(Dispatch, service.first(1.5, 4)).request_id == 2
+
+
+def test_a_prompt_larger_than_a_step_goes_alone() -> None:
+    service = Service(policy_of(tiers=two_tiers(0, 0), tenants=TENANTS, num_replicas=1), kv_blocks=10_000)
+    assert only(Dispatch, service.ask(1, "dan", prompt=30_000))
+
+
+def test_prefixes_draw_until_the_replica_is_a_hotspot() -> None:
+    service = Service(policy_of(num_replicas=4), kv_blocks=100_000)
+    prefix = tuple(range(8))
+    home = replica_of(service.ask(1, prompt=4096, prefix_hashes=prefix))
+    service.first(1.1, 1)
+    places = []
+    for num in range(12):
+        places.append(replica_of(service.ask(2 + num, prompt=4096, prefix_hashes=(*prefix, 100 + num))))
+        service.first(2.5 + num, service.num)
+    assert places[:4] == [home] * 4
+    assert len(set(places)) > 1
+
+
+def test_load_by_profile_prefers_the_replica_with_less_work() -> None:
+    profile = EngineProfile("p", "a test", StepCoefficients(a=0.01, e=1e-4), StepCoefficients(a=0.01, e=1e-4))
+    pools = (Pool("chat", "m", "vllm", ("http://r0", "http://r1"), profile="p"),)
+    service = Service(policy_of(pools=pools), kv_blocks=None, profiles={"p": profile})
+    first = replica_of(service.ask(1, prompt=8000))
+    assert [replica_of(service.ask(1.1, prompt=100)) for _ in range(3)].count(first) == 0
+    assert service.governor.snapshot(2).pools[0].replicas[0].capacity == 10_000  # as the profile says
+
+
+def test_round_robin_and_least_requests() -> None:
+    for rule, expected in (("round_robin", ["http://r0", "http://r1", "http://r2"] * 2), ("least_requests", None)):
+        scheduling = Scheduling(routing=RoutingRule(rule), reserve_kv=False, tiers_matter=False)
+        tenants = (Tenant("ada", "gold", limits=Limits()),)
+        service = Service(policy_of(num_replicas=3, scheduling=scheduling, tenants=tenants))
+        places = [replica_of(service.ask(1)) for _ in range(6)]
+        assert sorted(places) == sorted(["http://r0", "http://r1", "http://r2"] * 2)
+        assert expected is None or places == expected
