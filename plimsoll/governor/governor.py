@@ -9,10 +9,11 @@ allow raises IllegalTransition: a bug in the hands.
 
 from collections.abc import Mapping
 from math import inf
-from typing import Final, cast
+from typing import cast
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import IllegalTransition
+from plimsoll.governor.attempts import Attempts
 from plimsoll.governor.decisions import Decision, WakeAt
 from plimsoll.governor.degradation import Ladder
 from plimsoll.governor.dispatching import Dispatcher, Outbox
@@ -32,31 +33,18 @@ from plimsoll.governor.events import (
     ReservationOutgrown,
     TimerFired,
 )
-from plimsoll.governor.lifecycle import DISPATCHED, FIRST_TOKEN, OUTGROW, QUEUED, STATES
+from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, STATES
 from plimsoll.governor.limits import give_back, queue_is_full, refused_by
 from plimsoll.governor.placing import place_of, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
-from plimsoll.governor.settlement import Ending, ending_of
+from plimsoll.governor.settlement import ending_of
 from plimsoll.governor.snapshot import Snapshot, take
 from plimsoll.governor.timers import Timers
 from plimsoll.governor.upkeep import Upkeep
 from plimsoll.policy.policy import Policy
-from plimsoll.slo.outcome import Outcome, Phase, Reason
-
-RETRIED: Final = frozenset(
-    {
-        Reason.CONNECT_FAILED,
-        Reason.CONNECTION_LOST,
-        Reason.ENGINE_BUSY,
-        Reason.ENGINE_ERROR,
-        Reason.BAD_UPSTREAM,
-    }
-)
-"""Failures worth another attempt elsewhere. A timeout is not: the client has waited, and more load would not help."""
-
-_DOWN: Final = frozenset({Reason.CONNECT_FAILED, Reason.CONNECTION_LOST})
+from plimsoll.slo.outcome import Reason
 
 
 class Governor:
@@ -68,6 +56,7 @@ class Governor:
         self._timers = Timers()
         self._dispatcher = Dispatcher(self._register, self._timers, self._outbox)
         self._endings = Endings(self._register, self._dispatcher, self._outbox)
+        self._attempts = Attempts(self._register, self._timers, self._dispatcher, self._endings)
         self._upkeep = Upkeep(self._register, self._timers, self._dispatcher, self._endings)
         self._requests = self._endings.requests  # all open ones, by id
         self._ladder = Ladder(policy.degradation)
@@ -210,37 +199,10 @@ class Governor:
             self._dispatcher.fill(pool, replica, end.at)
 
     def _attempt_failed(self, event: AttemptFailed) -> None:
-        request = self._open(event.request_id, "attempt_failed")
-        if request.state != DISPATCHED:
-            raise IllegalTransition(request.id, STATES[request.state], "attempt_failed")
-        pool = self._pool(request)
-        replica = pool.replicas[request.replica_index]
-        if event.reason in _DOWN:
-            replica.refused()
-        elif event.reason is Reason.ENGINE_BUSY:
-            replica.busy(event.at, event.retry_after)
-            self._timers.watch_backoff(replica.backoff_until)
-        self._endings.attempt_over(pool, replica, request)
-        retries = self._register.policy.scheduling.retries
-        if event.reason in RETRIED and request.attempts <= retries and pool.reachable(request.tried):
-            self._dispatcher.enqueue(pool, request, event.at, again=True)
-        else:
-            wait = max(0.0, replica.backoff_until - event.at)
-            phase = Phase.CONNECT if event.reason is Reason.CONNECT_FAILED else Phase.PREFILL
-            self._endings.fail(pool, request, Ending(event.at, Outcome.FAILED, event.reason, phase), wait)
-        self._dispatcher.fill(pool, replica, event.at)
+        self._attempts.failed(self._open(event.request_id, "attempt_failed"), event)
 
     def _outgrown(self, event: ReservationOutgrown) -> None:
-        request = self._open(event.request_id, "outgrow")
-        request.step(OUTGROW)
-        pool = self._pool(request)
-        replica = pool.replicas[request.replica_index]
-        asked = request.max_output_tokens
-        doubled = 2 * max(request.output_tokens, event.tokens // request.num_choices, 1)
-        request.output_tokens = max(request.output_tokens, min(doubled, asked) if asked else doubled)
-        pool.lending.unbook(replica, request)
-        replica.grow(request, replica.units_for(request))
-        pool.lending.book(replica, request, event.at)
+        self._attempts.outgrown(self._open(event.request_id, "outgrow"), event)
 
     def _cancelled(self, event: RequestCancelled) -> None:
         if event.request_id not in self._requests and self._outbox.has_just_expired(event.request_id):

@@ -1,0 +1,72 @@
+"""What an attempt at a replica meets: failure, another try elsewhere, an output longer than was reserved."""
+
+from typing import Final
+
+from plimsoll.errors import IllegalTransition
+from plimsoll.governor.dispatching import Dispatcher
+from plimsoll.governor.endings import Endings
+from plimsoll.governor.events import AttemptFailed, ReservationOutgrown
+from plimsoll.governor.lifecycle import DISPATCHED, OUTGROW, STATES
+from plimsoll.governor.register import Register
+from plimsoll.governor.request import Request
+from plimsoll.governor.settlement import Ending
+from plimsoll.governor.timers import Timers
+from plimsoll.slo.outcome import Outcome, Phase, Reason
+
+RETRIED: Final = frozenset(
+    {
+        Reason.CONNECT_FAILED,
+        Reason.CONNECTION_LOST,
+        Reason.ENGINE_BUSY,
+        Reason.ENGINE_ERROR,
+        Reason.BAD_UPSTREAM,
+    }
+)
+"""Failures worth another attempt elsewhere. A timeout is not: the client has waited, and more load would not help."""
+
+DOWN: Final = frozenset({Reason.CONNECT_FAILED, Reason.CONNECTION_LOST})
+"""Failures after which a replica gets nothing until its next good report."""
+
+
+class Attempts:
+    """Between a dispatch and its end."""
+
+    def __init__(self, register: Register, timers: Timers, dispatcher: Dispatcher, endings: Endings) -> None:
+        self._register = register
+        self._timers = timers
+        self._dispatcher = dispatcher
+        self._endings = endings
+
+    def failed(self, request: Request, event: AttemptFailed) -> None:
+        """Another replica is tried, or the request fails; then whoever waits may use the room."""
+        if request.state != DISPATCHED:
+            raise IllegalTransition(request.id, STATES[request.state], "attempt_failed")
+        at, reason = event.at, event.reason
+        pool = self._register.pools[request.pool_index]
+        replica = pool.replicas[request.replica_index]
+        if reason in DOWN:
+            replica.refused()
+        elif reason is Reason.ENGINE_BUSY:
+            replica.busy(at, event.retry_after)
+            self._timers.watch_backoff(replica.backoff_until)
+        self._endings.attempt_over(pool, replica, request)
+        retries = self._register.policy.scheduling.retries
+        if reason in RETRIED and request.attempts <= retries and pool.reachable(request.tried):
+            self._dispatcher.enqueue(pool, request, at, again=True)
+        else:
+            wait = max(0.0, replica.backoff_until - at)
+            phase = Phase.CONNECT if reason is Reason.CONNECT_FAILED else Phase.PREFILL
+            self._endings.fail(pool, request, Ending(at, Outcome.FAILED, reason, phase), wait)
+        self._dispatcher.fill(pool, replica, at)
+
+    def outgrown(self, request: Request, event: ReservationOutgrown) -> None:
+        """Book twice what was reserved (or came), so that the next doubling is covered; the client's bound holds."""
+        request.step(OUTGROW)
+        pool = self._register.pools[request.pool_index]
+        replica = pool.replicas[request.replica_index]
+        asked = request.max_output_tokens
+        doubled = 2 * max(request.output_tokens, event.tokens // request.num_choices, 1)
+        request.output_tokens = max(request.output_tokens, min(doubled, asked) if asked else doubled)
+        pool.lending.unbook(replica, request)
+        replica.grow(request, replica.units_for(request))
+        pool.lending.book(replica, request, event.at)
