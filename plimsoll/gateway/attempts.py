@@ -39,6 +39,7 @@ class Attempts:
 
     def __init__(self, policy: Policy) -> None:
         self._engine_keys: dict[str, Headers] = {}
+        self._aliases = {(pool.name, alias): pool.model for pool in policy.pools for alias in pool.aliases}
         for pool in policy.pools:
             if pool.engine_key and (key := os.environ.get(pool.engine_key, "")):
                 self._engine_keys[pool.name] = ((b"authorization", b"Bearer " + key.encode()),)
@@ -50,7 +51,10 @@ class Attempts:
         labels = flight.labels
         streaming = body is not None and body.streaming
         hide_usage = streaming and flight.endpoint in ASKS_FOR_USAGE and body is not None and not body.wants_usage
-        changed = hide_usage or dispatch.model or dispatch.max_output_tokens or dispatch.priority is not None
+        model = dispatch.model
+        if not model and self._aliases and body is not None:
+            model = self._aliases.get((dispatch.pool, body.model), "")
+        changed = hide_usage or model or dispatch.max_output_tokens or dispatch.priority is not None
         shown_id = b"req-%016x" % flight.request_id
         client_id = labels.client_request_id
         add_headers: Headers = (
@@ -70,7 +74,7 @@ class Attempts:
             tokens,
             flight.endpoint,
             streaming=streaming,
-            body=patched(flight, dispatch, ask_for_usage=hide_usage) if changed else None,
+            body=patched(flight, dispatch, model, ask_for_usage=hide_usage) if changed else None,
             drop_headers=DROPPED if labels.continues_trace else DROPPED_WITH_STATE,
             add_headers=(*add_headers, *engine_key) if engine_key else add_headers,
             drop_answer_headers=self._answer_dropped,
@@ -80,8 +84,8 @@ class Attempts:
         )
 
 
-def patched(flight: Flight, dispatch: Dispatch, *, ask_for_usage: bool) -> bytes | None:
-    """The body with what the decision changes; None where the client's own bytes go out."""
+def patched(flight: Flight, dispatch: Dispatch, model: str, *, ask_for_usage: bool) -> bytes | None:
+    """The body with what the decision and an alias change; None where the client's own bytes go out."""
     body = flight.body
     original = flight.exchange.request.body
     if body is None or not body.is_json:
@@ -93,6 +97,6 @@ def patched(flight: Flight, dispatch: Dispatch, *, ask_for_usage: bool) -> bytes
         data = patches.put(data, "priority", b"%d" % dispatch.priority)
     if dispatch.max_output_tokens and body.cap_name:
         data = patches.put(data, body.cap_name, b"%d" % dispatch.max_output_tokens)
-    if dispatch.model and dispatch.model != body.model:
-        data = patches.put(data, "model", msgspec.json.encode(dispatch.model))
+    if model and model != body.model:
+        data = patches.put(data, "model", msgspec.json.encode(model))
     return None if data is original else data

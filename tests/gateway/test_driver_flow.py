@@ -102,6 +102,12 @@ def test_a_degraded_renamed_prioritised_body(world: World) -> None:
     assert (b"x-plimsoll-degraded", b"tokens") in attempt.add_answer_headers
 
 
+def test_an_engine_is_asked_for_its_own_model_by_whatever_alias(world: World) -> None:
+    plain = BODY.replace(b"true", b"false")
+    assert world.send(plain.replace(b'"m"', b'"nick"')).attempts[0].body == plain
+    assert world.send(plain).attempts[0].body is None
+
+
 def test_keys_and_labels_stay_with_us(world: World) -> None:
     trace = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
     attempt = world.send(traceparent=trace, x_request_id=b"mine").attempts[0]
