@@ -26,6 +26,7 @@ COMMANDS: tuple[str, ...] = (
     "rules",
     "report",
     "serve",
+    "simulate",
     "top",
 )
 """Each is a module of this room with a function of the same name; its docstring is the help.

@@ -70,6 +70,7 @@ class Simulation:
         self.governor = Governor(policy, profiles)
         self._arrivals: Iterator[Arrival] = iter(arrivals)
         self._next: Arrival | None = None
+        self._began = False
         self._settled = settled
         self._seen = seen
         self._agenda = Agenda()
@@ -83,7 +84,8 @@ class Simulation:
 
     def run(self, until: float = inf) -> None:
         """Up to an instant, or until the workload has ended and every request with it. Can be called again."""
-        if self._next is None and self.num_arrived == 0:
+        if not self._began:
+            self._began = True
             self._send(ReplicasReported(self.now, self.fleet.report(self.now)))  # live hands probe before they serve
             self._agenda.put(self.now + self.policy.gateway.probe_every, REPORT, 0)
             self._draw_next()
@@ -91,6 +93,11 @@ class Simulation:
             at, priority, number, _, stamp = self._agenda.pop()
             self.now = at
             self._happen(priority, number, stamp)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the workload has ended and every request with it."""
+        return self._began and self._next is None and not self._flights
 
     @property
     def num_open(self) -> int:

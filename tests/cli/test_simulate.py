@@ -1,0 +1,117 @@
+"""`plimsoll simulate` from the command line: results, their sameness, what it refuses, what it keeps when stopped."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.cli.simulate import simulate
+from plimsoll.cli.simulating import Task, never, quiet, run_task
+from plimsoll.errors import PolicyError, UsageError
+from plimsoll.sim.summary import Summary, estimate, summarise
+from plimsoll.sim.workloaddocument import parse
+from plimsoll.storage.query import records
+
+POLICY = """
+plimsoll: 1
+tiers:
+  - {name: gold, rank: 0, share: 50%, objectives: [{sli: ttft, below: 1s, target: 99%}]}
+tenants:
+  - {name: acme, tier: gold, keys: ["sha256:89c1e720e04f9c6cefa77c100b1d2b2b7967c9a33314110a78b2daaa59d46ff2"]}
+  - {name: bolt, tier: gold, keys: ["sha256:89c1e720e04f9c6cefa77c100b1d2b2b7967c9a33314110a78b2daaa59d46ff3"]}
+pools:
+  - {name: chat, model: m, engine: vllm, profile: h100-llama70b-tp8, replicas: ["http://r1", "http://r2"]}
+"""
+WORKLOAD = """
+duration: 20s
+tenants:
+  - {name: acme, rate: 8, prompt: {median: 300, sigma: 0.8, most: 4k}, output: {median: 60, sigma: 0.5}}
+  - {name: bolt, rate: 4, turns: 3, think: 2s, shared_tokens: 1k, exact_output: true}
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    return tmp_path
+
+
+def run(files: Path, out: str, workload: str = "w.yaml", **more: Any) -> Path:
+    simulate(config=files / "policy.yaml", workload=files / workload, out=files / out, **more)
+    return files / out
+
+
+def test_leaves_what_a_gateway_leaves_and_the_same_whatever_the_jobs(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = run(files, "one", seeds=2, json_output=True)
+    printed = capsys.readouterr().out
+    two = run(files, "two", seeds=2, jobs=2)
+    assert "tier gold" in capsys.readouterr().out
+    assert (one / "summary.json").read_bytes() == (two / "summary.json").read_bytes()
+    assert printed == (one / "summary.json").read_text()
+    summary = msgspec.json.decode(printed.encode(), type=Summary)
+    assert summary.complete
+    assert summary.seeds == (1, 2)
+    whole = summary.groups[0]
+    rows = list(records(one / "seed-1"))
+    assert len(rows) == whole.num[0] > 100
+    assert whole.outcomes[0]["completed"] == whole.num[0]
+    ttft = whole.figures["ttft_p50"]
+    assert ttft.mean is not None
+    assert ttft.low is not None
+    assert ttft.low < ttft.mean
+    assert all(replica.hit_ratio for replica in summary.replicas[0])
+    assert json.loads((one / "run.json").read_text())["num_requests"] == sum(whole.num)
+
+
+def test_a_run_stopped_by_hand_keeps_what_there_is(files: Path) -> None:
+    looks: list[int] = []
+
+    def stopped() -> bool:
+        looks.append(1)
+        return len(looks) > 1
+
+    whole = run_task(Task(files / "policy.yaml", files / "w.yaml", "", 100.0, 1, None), quiet, never)
+    part = run_task(Task(files / "policy.yaml", files / "w.yaml", "", 100.0, 1, files / "part"), quiet, stopped)
+    assert 0 < part.report.total.num < whole.report.total.num
+    assert len(list(records(files / "part"))) == part.report.total.num
+    assert not summarise([part], "v", complete=False).complete
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"seeds": 0}, "must be at least 1"),
+        ({"workload": "nowhere.yaml"}, "no workload file"),
+        ({"rules": "magic"}, "no preset is named 'magic'"),
+        ({"out": ""}, "not an empty directory"),
+    ],
+)
+def test_what_cannot_be_is_told(files: Path, more: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        run(files, **{"out": "out", **more})
+
+
+def test_a_bad_workload_tells_all_its_faults() -> None:
+    bad = "duration: 5\ntenants: [{name: a, rate: -1, colour: red}, {name: a, rate: 3, prompt: {median: x}}]"
+    with pytest.raises(PolicyError) as raised:
+        parse(bad, "w.yaml")
+    assert [fault.path for fault in raised.value.faults] == [
+        "duration",
+        "tenants[0].rate",
+        "tenants[0].colour",
+        "tenants[1].prompt.median",
+        "tenants[1].name",
+    ]
+
+
+def test_intervals_over_seeds() -> None:
+    assert estimate([1.0, 3.0]).mean == 2.0
+    low, high = estimate([1.0, 3.0]).low, estimate([1.0, 3.0]).high
+    assert (low, high) == (pytest.approx(2 - 12.706), pytest.approx(2 + 12.706))  # t(1) x standard error 1
+    assert estimate([1.0, None]).mean is None
+    assert estimate([4.0]).low is None
