@@ -1,4 +1,4 @@
-"""Gold's P99 TTFT beside a noisy neighbour ÷ without it, in simulated pairs: `python -m benchmarks.isolation [SEEDS]`."""
+"""Gold's P99 TTFT beside a noisy neighbour ÷ without it, simulated: `python -m benchmarks.isolation [SEEDS]`."""
 
 import sys
 import time

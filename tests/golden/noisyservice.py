@@ -15,7 +15,7 @@ plimsoll: 1
 tiers:
   - {{name: gold, rank: 0, share: 50%, objectives: [{{sli: ttft, below: 1s, target: 99%}}]}}
   - {{name: silver, rank: 1, share: 20%, objectives: [{{sli: ttft, below: 3s, target: 98%}}]}}
-  - {{name: bronze, rank: 2, share: 10%, trickle: 5%, sheddable: true, objectives: [{{sli: e2e, below: 60s, target: 90%}}]}}
+  - {{name: bronze, rank: 2, share: 10%, trickle: 5%, objectives: [{{sli: e2e, below: 60s, target: 90%}}]}}
 tenants:
   - {{name: acme, tier: gold}}
   - {{name: crane, tier: silver}}
