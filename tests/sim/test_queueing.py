@@ -22,7 +22,9 @@ SERVER = EngineProfile(
 )
 
 
-def waits(utilisation: float, num: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def waits(
+    utilisation: float, num: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Waits before service by the replica; the arrivals and services that made them."""
     draws = stream(seed, "queueing")
     arrivals = np.cumsum(draws.exponential(MEAN * STEP / utilisation, num))
