@@ -71,7 +71,8 @@ def _asked(name: str, arrival: float, request: dict[str, list[int]], output: int
 
 def predicted(run: list[Asked], profile: str) -> list[Measured]:
     """What the model says of each request."""
-    replica, found = Replica(profiles.load(profile)), {}
+    replica = Replica(profiles.load(profile))
+    found: dict[int, Job] = {}
     for number in sorted(range(len(run)), key=lambda i: run[i].arrival):
         asked = run[number]
         found.update(_finished(replica, asked.arrival))

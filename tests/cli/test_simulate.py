@@ -111,7 +111,7 @@ def test_a_bad_workload_tells_all_its_faults() -> None:
 
 def test_intervals_over_seeds() -> None:
     assert estimate([1.0, 3.0]).mean == 2.0
-    low, high = estimate([1.0, 3.0]).low, estimate([1.0, 3.0]).high
-    assert (low, high) == (pytest.approx(2 - 12.706), pytest.approx(2 + 12.706))  # t(1) x standard error 1
+    assert estimate([1.0, 3.0]).low == pytest.approx(2 - 12.706)  # t(1) x standard error 1
+    assert estimate([1.0, 3.0]).high == pytest.approx(2 + 12.706)
     assert estimate([1.0, None]).mean is None
     assert estimate([4.0]).low is None
