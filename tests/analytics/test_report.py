@@ -209,3 +209,13 @@ def test_a_token_objective_is_met_up_to_exactly_its_target(slow: int, num_met: i
     worse = msgspec.structs.replace(itl, judgement=Judgement.BAD, num_good=10 - slow, num_bad=slow)
     verdicts = tuple([worse if verdict is itl else verdict for verdict in plain.verdicts])
     assert report_of([msgspec.structs.replace(plain, verdicts=verdicts)], POLICY).total.goodput.num_met == num_met
+
+
+def test_a_censored_quantile_without_an_upper_bound_is_not_shown() -> None:
+    """All the slowest came, so the curve has a p99; but of 120 values nothing bounds it from above."""
+    log = [record(i, i, ttft=(i + 1) / 100) for i in range(120)]
+    log += [record(200, ttft=None, lasted=0.05, outcome=Outcome.ABORTED, reason=Reason.CLIENT_LEFT)]
+    p99 = latency(report_of(log, POLICY).total, "ttft").quantiles[3]
+    assert (p99.value, p99.above, p99.high) == (None, None, None)
+    assert p99.low is not None
+    assert 1.0 < p99.low < 1.2

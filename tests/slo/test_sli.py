@@ -174,7 +174,7 @@ def test_thresholds_not_counted_exactly_are_read_from_the_sketch_and_never_too_m
     assert judge((ITL, same_bucket), facts(Outcome.COMPLETED, Reason.DONE, 9, times))[1].num_bad == 0
 
 
-USER_TTFT = Objective("user-ttft", Sli.TTFT, 1.0, TARGET, origin=Origin.USER)
+USER_TTFT = Objective("user-ttft", Sli.TTFT, 8.0, TARGET, origin=Origin.USER)
 
 
 @given(any_facts(), st.booleans())
@@ -206,3 +206,16 @@ def test_breaches_of_the_users_clock_are_charged_by_the_table(case: Facts, trust
 def test_several_choices_have_no_gaps_of_their_own() -> None:
     several = replace(facts(Outcome.COMPLETED, Reason.DONE, 20, timing(2.0, 0.75, 14)), num_choices=2)
     assert judgements(several) == (BAD, EXCLUDED, EXCLUDED, BAD, GOOD)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.FAILED])
+def test_a_late_first_token_is_charged_by_when_it_came_and_by_its_own_baseline(outcome: Outcome) -> None:
+    """7.5 s upstream and 1 s here under 8 s: as usual we take 0.25 s, and upstream 1 s; what followed is no matter."""
+    reason = Reason.DONE if outcome is Outcome.COMPLETED else Reason.CONNECTION_LOST
+    late = Facts(
+        outcome, reason, 100.0, 110.0, timing(first=1.0, num=8), upstream_time=7.5,
+        baseline_ttft=0.25, baseline_tpot=2.0, upstream_baseline=1.0,
+    )  # fmt: skip
+    assert judge((USER_TTFT,), late)[0].charge is Charge.JOINT  # 7.5 + 0.25 <= 8 and 1 + 1 <= 8
+    worse = replace(late, upstream_time=7.9)
+    assert judge((USER_TTFT,), worse)[0].charge is Charge.UPSTREAM  # 7.9 + 0.25 > 8
