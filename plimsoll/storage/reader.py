@@ -82,11 +82,14 @@ def _segment_rows(path: Path, start: int) -> Generator[Row, None, int | None]:
         while True:
             frame = _load(file.fileno(), place, header)
             if isinstance(frame, Break):
+                later = [each for each in map(base_of, segments(path.parent)) if each > base]
+                if not later:
+                    return None
+                if later[0] == base + place:
+                    return base + place  # we stood behind the seal, and the next segment had yet to appear
                 if retried:
                     raise JournalDamaged(path.name, place, "a record fails, and a later segment exists")
-                if base_of(segments(path.parent)[-1]) <= base:
-                    return None
-                retried = True  # it was sealed since we looked
+                retried = True  # it was written on and sealed since we looked
                 continue
             retried = False
             for found in frame:

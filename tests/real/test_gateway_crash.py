@@ -3,7 +3,6 @@
 import http.client
 import itertools
 import json
-import os
 import random
 import socket
 import statistics
@@ -22,6 +21,7 @@ from plimsoll.storage.audit import audit
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.projections import Projections
 from plimsoll.storage.query import records
+from tests.storage.restarts import allowed
 
 pytestmark = pytest.mark.real
 NUM_CLIENTS = 6
@@ -180,11 +180,6 @@ def check(home: Path, clients: Clients) -> None:
         projections.catch_up()
         proof = audit(DataDirectory(home), projections.books)
     assert (proof.findings, proof.num_settled) == ((), len(found))
-
-
-def allowed() -> float:
-    """2 s from start to READY on a machine that is not busy with other things; on one that is, in proportion."""
-    return 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @pytest.mark.timeout(600)

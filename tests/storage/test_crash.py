@@ -16,6 +16,7 @@ from plimsoll.storage.ledger import LedgerDatabase
 from plimsoll.storage.projections import Projections
 from plimsoll.storage.projector import start
 from plimsoll.storage.query import records
+from tests.storage.restarts import allowed
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,7 +71,7 @@ def check(home: Path, told: Told) -> None:
     assert max(times.values()) == 1, "no request twice"
     assert told.answered <= completed, "nothing that was answered is missing"
     assert told.opened <= times.keys(), "nobody is forgotten"
-    assert max(told.restarts) <= 2.0
+    assert max(told.restarts) <= allowed()
     with LedgerDatabase(home / "ledger.sqlite") as books:
         assert audit(DataDirectory(home), books).findings == ()
 

@@ -14,7 +14,7 @@ from plimsoll.errors import DataDirectoryBusy, DiskFull, JournalDamaged, SchemaT
 from plimsoll.requestlog.codec import RowKind
 from plimsoll.slo.outcome import Outcome
 from plimsoll.slo.sli import Judgement
-from plimsoll.storage import keeper
+from plimsoll.storage import keeper, reader
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.keeper import Keeper
 from plimsoll.storage.policies import decode_policy, encode_policy
@@ -370,6 +370,20 @@ def test_reading_beyond_the_log_is_told(home: Path) -> None:
     Journal.open(home, segment_bytes=SMALL).close()
     with pytest.raises(StorageError, match="had been read up to"):
         list(read_rows(home / "journal", 10 * SMALL))
+
+
+def test_a_reader_behind_the_seal_finds_the_next_segment(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer seals a segment, then makes the next one appear: a reader may look in between."""
+    journal = Journal.open(home, segment_bytes=SMALL)
+    for number in range(1, 40):
+        write(journal, range(number, number + 1))
+        journal.flush()
+    found = segments(home / "journal")
+    assert len(found) == 2
+    looks = iter([found[:1], found[:1]])  # for the first segment, and for the place behind its seal
+    monkeypatch.setattr(reader, "segments", lambda journal: next(looks, found))
+    assert [number for number, _ in settled(home)] == list(range(1, 40))
+    journal.close()
 
 
 def test_sync_range_covers_all_segments(home: Path) -> None:
