@@ -25,7 +25,8 @@ def test_shipped_profiles_are_sound_and_say_where_they_come_from(name: str) -> N
 
 def test_the_promised_profiles_are_shipped() -> None:
     promised = {"h100-llama70b-tp4", "h100-llama70b-tp8", "a100-llama70b-tp4", "a100-llama70b-tp8"}
-    promised |= {"rtxpro6000-llama8b", "rtxpro6000-qwen32b", "rtx4090-llama8b", "tiny-llamacpp", "tiny-vllm-cpu"}
+    promised |= {"rtxpro6000-llama8b", "rtxpro6000-qwen32b", "rtxpro6000-qwen30b-moe", "rtx4090-llama8b"}
+    promised |= {"tiny-llamacpp", "tiny-vllm-cpu"}
     assert promised <= set(profiles.names())
 
 
