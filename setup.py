@@ -26,6 +26,7 @@ GOVERNOR = (
 HOT = [
     *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),
     "plimsoll/engine/steptime.py",
+    *(f"plimsoll/sim/{name}.py" for name in ("batch", "enginequeue", "job", "kvcache", "replica", "steplog")),
     "plimsoll/slo/charge.py",
     "plimsoll/slo/sli.py",
     "plimsoll/slo/timing.py",
