@@ -95,42 +95,38 @@ class Load:
         timing = Timing(at - 3.0, at, 120, 0.05, self.sketches, (0,), 0.0, 119)
         return RequestFinished(at, request_id, Outcome.COMPLETED, Reason.DONE, timing, 1000, 120, 100)
 
-    def collect(self, decisions: list[object]) -> None:
-        """Note who was dispatched."""
-        self.running += [d.request_id for d in decisions if isinstance(d, Dispatch)]
+    def tell(self, event: RequestArrived | RequestFinished | FirstToken) -> None:
+        """One event; whoever it dispatches gets a first token next."""
+        for decision in self.governor.handle(event):
+            if type(decision) is Dispatch:
+                self.running.append(decision.request_id)
+
+    def first_tokens(self) -> None:
+        """Those dispatched begin to stream."""
+        while self.running:
+            request_id = self.running.pop()
+            self.tell(FirstToken(self.at, request_id))
+            self.streaming.append(request_id)
 
     def round(self) -> float:
-        """µs of CPU a request over one batch."""
-        events: list[RequestArrived | FirstToken | RequestFinished] = []
-        num = min(BATCH, len(self.running), len(self.streaming))
-        first, self.running = self.running[:num], self.running[num:]
-        over, self.streaming = self.streaming[:num], self.streaming[num:] + first
-        for request_id, ended in zip(first, over, strict=True):
-            events += (self.arrived(), FirstToken(self.at, request_id), self.finished(ended))
-        handle = self.governor.handle
-        answers: list[object] = []
+        """µs of CPU a request over one batch: as many arrive, begin and end."""
+        over, self.streaming = self.streaming[:BATCH], self.streaming[BATCH:]
+        pairs = [(self.arrived(), self.finished(request_id)) for request_id in over]
         start = process_time()
-        for event in events:
-            answers += handle(event)
-        spent = process_time() - start
-        self.collect(answers)
-        return spent / num * 1e6
+        for arrived, finished in pairs:
+            self.tell(arrived)
+            self.tell(finished)
+            self.first_tokens()
+        return (process_time() - start) / len(pairs) * 1e6
 
 
 def prepared(setting: str) -> Load:
     """The load in its steady state."""
-    if setting == "live":
-        load = Load(64, 16, 3000)
-        while load.num - len(load.running) < 10_000:
-            load.collect(list(load.governor.handle(load.arrived())))
-    else:
-        load = Load(10, 8, 100_000)
-        while load.num < 4 * BATCH:
-            load.collect(list(load.governor.handle(load.arrived())))
-    while len(load.streaming) < len(load.running):
-        request_id = load.running.pop(0)
-        load.governor.handle(FirstToken(load.at, request_id))
-        load.streaming.append(request_id)
+    load = Load(64, 16, 3000) if setting == "live" else Load(10, 8, 100_000)
+    num_waiting = 10_000 if setting == "live" else 0
+    while load.num - len(load.streaming) < num_waiting or len(load.streaming) < 2 * BATCH:
+        load.tell(load.arrived())
+        load.first_tokens()
     return load
 
 

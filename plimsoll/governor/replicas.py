@@ -13,6 +13,7 @@ from plimsoll.governor.request import Request
 UNLIMITED: Final = 1 << 40
 DEFAULT_SLOTS: Final = 256  # vLLM's own default, where neither engine, profile nor policy says anything
 DEFAULT_STEP: Final = 2048  # prompt tokens of one step, where no profile says
+PROMPT_PATIENCE: Final = 30.0  # s after which a prompt without a first token no longer counts as work to come
 FULL_KV_USAGE: Final = 0.95
 FIRST_BACKOFF: Final = 0.5  # s for a busy engine that names no time; doubles up to
 LONGEST_BACKOFF: Final = 8.0
@@ -164,6 +165,12 @@ class Replica:
         """Its first token came, or it is over: its prompt is no work to come."""
         self.pending_prompt -= request.pending_prompt
         request.pending_prompt = 0
+
+    def forget_prompts(self, before_at: float) -> None:
+        """Prompts sent before that instant count as computed: one that hangs must not hold up lower tiers for ever."""
+        for request in self.in_flight.values():
+            if request.pending_prompt and request.dispatched_at < before_at:
+                self.prompt_done(request)
 
     def _use(self, lane: int, units: int) -> None:
         floor = self.floors[lane]

@@ -7,6 +7,7 @@ from plimsoll.governor.endings import Endings
 from plimsoll.governor.events import BudgetsReported, DrainStarted, PolicyChanged, ReplicasReported
 from plimsoll.governor.placing import place_of
 from plimsoll.governor.register import Register
+from plimsoll.governor.replicas import PROMPT_PATIENCE
 from plimsoll.governor.request import Request
 from plimsoll.governor.timers import Timers
 from plimsoll.slo.outcome import Reason
@@ -26,6 +27,8 @@ class Upkeep:
         for report in event.reports:
             for pool, replica in self._register.by_replica.get(report.replica, []):
                 pool.reported(replica, report)
+                if replica.pending_prompt:
+                    replica.forget_prompts(event.at - PROMPT_PATIENCE)
         self._fill_everywhere(event.at)
 
     def budgets_reported(self, event: BudgetsReported) -> None:

@@ -89,6 +89,14 @@ def test_lower_tiers_do_not_pile_up_prompts_inside_the_engine() -> None:
     assert only(Dispatch, service.first(1.5, 4)).request_id == 2
 
 
+def test_a_prompt_that_hangs_does_not_hold_up_lower_tiers_for_ever() -> None:
+    service = Service(policy_of(tiers=two_tiers(0, 0), tenants=TENANTS, num_replicas=1), kv_blocks=10_000)
+    service.ask(1, "ada", prompt=4000)
+    assert all_of(Dispatch, service.ask(2, "dan", prompt=100)) == []
+    assert all_of(Dispatch, service.report(30)) == []
+    assert only(Dispatch, service.report(32)).request_id == 2
+
+
 def test_a_prompt_larger_than_a_step_goes_alone() -> None:
     service = Service(policy_of(tiers=two_tiers(0, 0), tenants=TENANTS, num_replicas=1), kv_blocks=10_000)
     assert only(Dispatch, service.ask(1, "dan", prompt=30_000))
