@@ -20,7 +20,7 @@ from tests.real.parts import ROOT, address
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(1800)]
 GOLD = {"harbor", "lantern"}
-PART = ("--skip", "120s", "--duration", "240s")  # a minute of quiet, three of noise
+PART = ("--skip", "120s", "--duration", "290s")  # a minute of quiet, four of noise: enough for an interval at p99
 
 
 def without_neighbour(target: Path) -> Path:
@@ -82,6 +82,6 @@ def test_gold_is_kept_from_its_neighbour(tmp_path: Path, capsys: pytest.CaptureF
             line = f"{preset}: gold p99 TTFT in s (low / value / high): alone {told(alone)}, noisy {told(noisy)}"
             sys.stdout.write(f"\n{line}")
     ratios = {preset: worst_of(noisy) / worst_of(alone) for preset, (alone, noisy) in found.items()}
-    assert ratios["default"] < 3, ratios
+    assert ratios["default"] < 1.25, ratios  # live clocks jitter; the exact pair is the simulator's
     assert ratios["fcfs"] > 10, ratios
     assert worst_of(found["default"][1]) < 1.5, "gold's objective holds beside the neighbour"
