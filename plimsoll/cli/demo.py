@@ -54,7 +54,7 @@ def demo(
     plain: Annotated[bool, Parameter(negative="")] = False,
     picture: Path | None = None,
 ) -> None:
-    """Play ten minutes of eight tenants on three engines; at minute 3 one of them turns noisy. Watch what it does.
+    """Play ten minutes of eight tenants on three engines; at minute 3 one turns noisy. Watch.
 
     It ends by itself or with Ctrl-C and leaves a data directory for `plimsoll report`. Run it again with --policy fcfs
     to see the same traffic without Plimsoll's scheduling.

@@ -27,7 +27,7 @@ def import_(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     as_policy: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Read SLOs of OpenSLO (v1, v1alpha), Sloth, Pyrra and Google's slo-generator, and tell what could not be read.
+    """Read SLOs of OpenSLO (v1, v1alpha), Sloth, Pyrra and slo-generator, and tell what could not be read.
 
     Every key of a file is either read or listed as lost, with its line and the reason. Exits with 0 when all files
     are good, 1 when some have faults (the good ones are read all the same), 2 when a file cannot be had.

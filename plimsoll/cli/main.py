@@ -13,29 +13,28 @@ app = App(
     version=__version__,
     help="Govern the tail latency, fairness and error budgets of LLM inference for several tenants.",
 )
-COMMANDS: tuple[str, ...] = (
-    "check",
-    "demo",
-    "emulate",
-    "export",
-    "import_",
-    "key",
-    "ledger",
-    "project",
-    "replay",
-    "rules",
-    "report",
-    "serve",
-    "simulate",
-    "top",
-)
-"""Each is a module of this room with a function of the same name; its docstring is the help.
-
-`import` is a word of Python, so its module has a dash below.
+COMMANDS: dict[str, str] = {
+    "demo": "Play ten minutes of eight tenants on three engines; at minute 3 one turns noisy. Watch.",
+    "check": "Read a policy, tell everything that is wrong with it at once, and show what it promises when it is good.",
+    "key": "Make an API key: give the first line to the tenant, put the second into its `keys`. Neither is kept here.",
+    "serve": "Serve the OpenAI API in front of the policy's replicas, by the policy's rules.",
+    "top": "Watch a running gateway: P50, P99, ratio, attainment, budget and queue by tenant; decisions streaming by.",
+    "report": "Show what happened by tenant, tier and cause: endings, latencies, what was promised and kept, budgets.",
+    "emulate": "Serve emulated vLLM replicas: real HTTP, real waiting, words without meaning.",
+    "replay": "Send a trace's traffic to an OpenAI-compatible service, on time whatever it answers (open loop).",
+    "simulate": "Run the live policy on a virtual clock, against engines modelled step by step.",
+    "ledger": "Prove that the ledger balances and agrees with the log, or rebuild it from the log.",
+    "project": "Bring the ledger and the request log's Parquet files up to the journal of a data directory.",
+    "import_": "Read SLOs of OpenSLO (v1, v1alpha), Sloth, Pyrra and slo-generator, and tell what could not be read.",
+    "export": "Write a policy's objectives, or SLOs imported from other tools, as OpenSLO v1.",
+    "rules": "Write Prometheus rules for a policy: burn rates by tenant and objective, alerts, P99 ÷ P50.",
+}
+"""Each is a module of this room with a function of the same name, which is imported only when it is called; hence its
+line of help stands here too (a test holds the two equal). `import` is a word of Python, so its module has a dash below.
 """
 
-for _name in COMMANDS:
-    app.command(f"plimsoll.cli.{_name}:{_name}", name=_name.rstrip("_"))
+for _name, _help in COMMANDS.items():
+    app.command(f"plimsoll.cli.{_name}:{_name}", name=_name.rstrip("_"), help=_help)
 
 
 def main() -> None:

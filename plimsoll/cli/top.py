@@ -17,7 +17,7 @@ def top(
     plain: bool = False,
     picture: Path | None = None,
 ) -> None:
-    """Watch a running gateway: by tenant P50, P99, their ratio, attainment, budget and queue; decisions streaming by.
+    """Watch a running gateway: P50, P99, ratio, attainment, budget and queue by tenant; decisions streaming by.
 
     Counts and budgets are since the view began, quantiles look back two minutes. Ctrl-C ends it.
 
