@@ -157,6 +157,7 @@ def _read_period(section: Section) -> str:
         return _SERVICE.period
     if seconds < 86_400 or seconds % 86_400 or seconds > 366 * 86_400:
         section.fault("period", "a rolling window has whole days, from 1d to 366d")
+        return _SERVICE.period
     return f"{int(seconds // 86_400)}d"
 
 

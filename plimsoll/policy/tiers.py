@@ -40,7 +40,7 @@ def read_tiers(top: Section, service: Service) -> tuple[Tier, ...]:
     names: dict[str, int] = {}
     ranks: dict[int, str] = {}
     tiers = [_read_tier(section, service, names, ranks) for section in top.sections("tiers")]
-    if not tiers:
+    if not tiers and all(fault.path != "tiers" for fault in top.faults.all):
         top.fault("tiers", "at least one tier is needed")
     shares = sum((tier.share for tier in tiers), Fraction(0))
     if shares > 1:

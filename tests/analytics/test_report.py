@@ -219,3 +219,22 @@ def test_a_censored_quantile_without_an_upper_bound_is_not_shown() -> None:
     assert (p99.value, p99.above, p99.high) == (None, None, None)
     assert p99.low is not None
     assert 1.0 < p99.low < 1.2
+
+
+def test_what_limits_a_reading_is_noted() -> None:
+    log = [record(i, i) for i in range(5)]
+    other = msgspec.structs.replace(log[0], request_id=9, policy_version="older")
+    renamed = msgspec.structs.replace(log[0].verdicts[0], objective="gone")
+    strange = msgspec.structs.replace(log[0], request_id=10, verdicts=(renamed,))
+    notes = " ".join(report_of([*log, other, strange], POLICY).notes)
+    for word in ("independent", "Several policies", "'gone'"):
+        assert word in notes
+    assert report_of(log, POLICY).total.goodput.num_met == 5
+
+
+def test_earlier_months_are_no_business_of_a_window() -> None:
+    month = 31 * 86_400.0
+    log = [record(1), record(2, month), record(3, month + 5)]
+    report = report_of(log, POLICY, Window(since=START + month + 1))
+    assert [budget.period for budget in report.tenants[0].objectives[0].budgets] == ["2026-12"]
+    assert report.tenants[0].objectives[0].budgets[0].num_judged == 2

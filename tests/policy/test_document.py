@@ -146,6 +146,18 @@ ONE_MISTAKE = [
     ("degrade_target: true", "engine_key: $KEY\n    degrade_target: true", "pools[2].engine_key"),
     ("warn_at: 80%", "warn_at: 99%", "budget.warn_at"),
     ("p99_of: itl", "p99_of: availability", "degradation.when.p99_of"),
+    ("period: month", "period: 36h", "service.period"),
+    ("name: acme", "name: ' '", "tenants[0].name"),
+    (
+        "085e30d4e4784e45666914568005e07773f8fea65fb46e28b17698781b7520b1",
+        "0c28d6922e5b43cf27398eb37d4a94d6664956b895ad43bc1e0574966620e566",
+        "tenants[2].keys[0]",
+    ),
+    ("max_prompt_tokens: 32k", "max_prompt_tokens: 32k\n    max_context: 16k", "pools[0].max_context"),
+    ("model: phi-4-mini", "model: phi-4-mini\n    aliases: [mini, llama-3.1-70b]", "pools[2].aliases"),
+    ("[drop_plugins,", "[drop_plugin,", "degradation.levels"),
+    ('replicas: ["http://10.0.0.9:8000"]', "replicas: []", "pools[1].replicas"),
+    ("limits: {queue: 200}", "limits: {queue: 200}\n  - 5", "tenants[3]"),
     ("above: 200ms, ", "", "degradation.when.above"),
     ("[drop_plugins,", "[drop_plugins, drop_plugins,", "degradation.levels"),
 ]
@@ -174,6 +186,7 @@ MORE = [
     ("gateway: {probe_every: }", "gateway.probe_every"),
     ("gateway: {cors_origins: [1]}", "gateway.cors_origins[0]"),
     ("service: {censored_limit: 0%}", "service.censored_limit"),
+    ("degradation: 7", "degradation"),
 ]
 
 
@@ -218,6 +231,10 @@ def test_a_rolling_window_has_no_exchange() -> None:
         ("below: 1s", "from: user, below: 1s", "tiers[0].objectives[0].from"),
         (f', keys: ["{KEY}"]', "", "tenants[0].name"),
         ("engine: vllm", "min_prompt_tokens: 4k, engine: vllm", "pools"),
+        ("[{sli", "[{sli: itl, below: 1s, target: 99%, from: user}, {sli", "tiers[0].objectives[0].from"),
+        ("target: 99%", "target: 9%", "tiers[0].objectives[0].target"),
+        ("plimsoll: 1", "plimsoll: 1\ngateway: {timeouts: {total: 9s}}", "gateway.timeouts.total"),
+        ("plimsoll: 1", "plimsoll: 1\ndegradation: {levels: [batch_of_one]}", "degradation.levels"),
     ],
 )
 def test_likely_slips_are_warnings(old: str, new: str, path: str) -> None:
@@ -275,6 +292,28 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
     with pytest.raises(UsageError, match="UTF-8"):
         document.load(tmp_path / "latin.yaml")
+
+
+def test_a_file_that_is_hardly_a_policy_is_not_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+    with pytest.raises(UsageError, match="hardly a policy"):
+        document.load(path)
+
+
+@pytest.mark.parametrize(("text", "path"), [("tiers: []", "tiers"), ("tiers: {}", "tiers"), ("", "tiers")])
+def test_without_tiers_there_is_no_policy(text: str, path: str) -> None:
+    assert [fault.path for fault in faults_of(f"plimsoll: 1\ntenants: []\npools: []\n{text}")] == [path]
+
+
+def test_nobody_of_that_name() -> None:
+    policy = document.parse(SMALL)
+    assert (policy.tier("gold").rank, policy.tenant("acme").tier) == (0, "gold")
+    with pytest.raises(KeyError):
+        policy.tier("lead")
+    with pytest.raises(KeyError):
+        policy.tenant("nobody")
 
 
 def test_presets_change_the_rules_and_nothing_else() -> None:

@@ -157,3 +157,13 @@ def test_exactness_ends_where_it_is_said_to() -> None:
     assert (sketch.is_exact, sketch.quantile(0.5)) == (True, 1.1)
     sketch.add(1.1)
     assert not sketch.is_exact
+
+
+@given(st.lists(values, max_size=60), st.sampled_from([1, 40]))
+def test_weighted_values_are_all_of_them_in_order(data: list[float], times: int) -> None:
+    data = sorted(data * times)
+    weighted = sketch_of(data).weighted()
+    repeated = [value for value, num in weighted for _ in range(num)]
+    assert len(repeated) == len(data)
+    assert repeated == sorted(repeated)
+    assert all(abs(mine - true) <= (ALPHA + 1e-9) * true for mine, true in zip(repeated, data, strict=True))
