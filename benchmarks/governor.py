@@ -112,11 +112,19 @@ class Load:
         """µs of CPU a request over one batch: as many arrive, begin and end."""
         over, self.streaming = self.streaming[:BATCH], self.streaming[BATCH:]
         pairs = [(self.arrived(), self.finished(request_id)) for request_id in over]
+        handle, running, streaming, at = self.governor.handle, self.running, self.streaming, self.at
         start = process_time()
-        for arrived, finished in pairs:
-            self.tell(arrived)
-            self.tell(finished)
-            self.first_tokens()
+        for pair in pairs:
+            for event in pair:
+                for decision in handle(event):
+                    if type(decision) is Dispatch:
+                        running.append(decision.request_id)
+            while running:
+                request_id = running.pop()
+                streaming.append(request_id)
+                for decision in handle(FirstToken(at, request_id)):
+                    if type(decision) is Dispatch:
+                        running.append(decision.request_id)
         return (process_time() - start) / len(pairs) * 1e6
 
 

@@ -51,6 +51,33 @@ class PrefixIndex:
         self._old = {block: mask & ~bit for block, mask in self._old.items() if mask & ~bit}
 
 
+class Holders:
+    """The answer of `holders`, narrowed: which replicas hold how many leading blocks, as few steps as there are."""
+
+    def __init__(self, masks: list[int]) -> None:
+        self.first = masks[0] if masks else 0  # replicas that hold anything of it
+        self._steps: list[int] = []  # masks that get narrower …
+        self._ends: list[int] = []  # … and up to how many blocks each holds
+        alive = self.first
+        for num, mask in enumerate(masks):
+            narrowed = alive & mask
+            if narrowed != alive:
+                self._steps.append(alive)
+                self._ends.append(num)
+                alive = narrowed
+        self._steps.append(alive)
+        self._ends.append(len(masks))
+
+    def held(self, bit: int) -> int:
+        """Leading blocks held by that replica."""
+        num = 0
+        for step, mask in enumerate(self._steps):
+            if not mask & bit:
+                break
+            num = self._ends[step]
+        return num
+
+
 def held_blocks(masks: list[int], bit: int) -> int:
     """Leading blocks held by that replica, from the answer of `holders`."""
     num = 0

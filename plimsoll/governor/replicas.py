@@ -128,8 +128,11 @@ class Replica:
         """Units that the request needs here; a replica alone is enough for any (its engine has no more to give)."""
         if not self.in_blocks:
             return 1
-        tokens = request.prompt_tokens + request.output_tokens
-        return max(1, min(request.num_choices * -(-tokens // self.block_size), self.limit))
+        if request.sized_for != self.block_size:
+            tokens = request.prompt_tokens + request.output_tokens
+            request.blocks = max(1, request.num_choices * -(-tokens // self.block_size))
+            request.sized_for = self.block_size
+        return min(request.blocks, self.limit)
 
     # --- booking ---------------------------------------------------------------------------------------------------
 

@@ -62,6 +62,8 @@ class Request:
         self.state = RECEIVED
         # what it needs
         self.output_tokens = 0  # reserved, a choice
+        self.blocks = 0  # KV blocks for all that …
+        self.sized_for = 0  # … of so many tokens each; 0: to be counted
         self.expected_output = 0  # predicted, a choice
         self.token_estimate = 0  # taken from the tenant's tokens per minute
         # where it waits

@@ -9,7 +9,7 @@ from typing import Final
 
 from plimsoll.governor.admission import NO, fits
 from plimsoll.governor.pool import Pool
-from plimsoll.governor.prefixes import held_blocks
+from plimsoll.governor.prefixes import Holders
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 
@@ -36,11 +36,13 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
     best: Replica | None = None
     best_right = NO
     best_cost = 0.0
-    masks: list[int] = []
+    holders: Holders | None = None
+    first_holders = 0
     if request.prefix_hashes:
         masks = pool.prefixes.holders(request.prefix_hashes)
         request.masks = masks
-    first_holders = masks[0] if masks else 0
+        holders = Holders(masks)
+        first_holders = holders.first
     crowd = HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
     for replica in pool.replicas:
         if not open_to(replica, request, at):
@@ -49,8 +51,8 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         if right == NO:
             continue
         cached = 0
-        if replica.bit & first_holders and replica.num_in_flight <= crowd:
-            cached = held_blocks(masks, replica.bit) * request.prefix_block_tokens
+        if holders is not None and replica.bit & first_holders and replica.num_in_flight <= crowd:
+            cached = holders.held(replica.bit) * request.prefix_block_tokens
         cost = _cost(pool, replica, request, cached)
         if best is None or cost < best_cost:
             best, best_right, best_cost = replica, right, cost
