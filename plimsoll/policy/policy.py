@@ -82,6 +82,7 @@ class Pool(Struct, frozen=True):
     degrade_target: bool = False
     aliases: tuple[str, ...] = ()  # other names under which clients may ask for the model
     engine_key: str | None = None  # name of an environment variable with the key that the engine wants
+    engine_priority: bool = False  # the engine schedules by `priority`: the tier's rank goes along
 
 
 class BudgetRules(Struct, frozen=True):

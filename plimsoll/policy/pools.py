@@ -66,6 +66,7 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         degrade_target=section.flag("degrade_target", False),
         aliases=tuple([alias for alias, _ in section.texts("aliases")]),
         engine_key=_read_variable(section),
+        engine_priority=section.flag("engine_priority", False),
     )
     section.done()
     _check_capacity(section, pool)

@@ -21,6 +21,14 @@ def test_aliases_are_known() -> None:
     assert only(Dispatch, Service(policy).ask(1, model="gpt-4")).model == ""
 
 
+def test_engines_that_schedule_by_priority_are_told_the_rank() -> None:
+    plain, ranked = (Pool("chat", "m", "vllm", ("http://r0",), engine_priority=flag) for flag in (False, True))
+    assert only(Dispatch, Service(policy_of(pools=(plain,))).ask(1)).priority is None
+    asked = [("ada", 0), ("cyd", 1), ("dan", 2)]  # gold, silver, bronze
+    for tenant, rank in asked:
+        assert only(Dispatch, Service(policy_of(pools=(ranked,))).ask(1, tenant)).priority == rank
+
+
 def test_prompt_too_long_says_both_numbers() -> None:
     policy = policy_of(pools=(Pool("chat", "m", "vllm", ("http://r0",), max_context=32_768),))
     reason, detail = refused(Service(policy).ask(1, prompt=40_000))
