@@ -58,20 +58,21 @@ def read_promise(settings: Settings) -> Promise:
     warnings = tuple(str(fault) for fault in examination.warnings)
     for warning in warnings:
         _log.warning("%s: %s", settings.policy_file, warning)
-    return Promise(policy, loaded, warnings)
+    return Promise(policy, loaded, warnings, text)
 
 
 class Service:
     """One running gateway with its admin side (`admin.Operations`)."""
 
-    def __init__(self, settings: Settings, app: App) -> None:
+    def __init__(self, settings: Settings, app: App, promise: Promise) -> None:
         self.feed: Feed = app.feed
         self._settings = settings
         self._app = app
         self._metrics = Metrics()
         self._reloading: asyncio.Task[None] | None = None
+        self._one_reload = asyncio.Lock()
         app.driver.carrier.settled.append(self._metrics.settled)
-        self._take_policy()
+        self._take_policy(promise)
 
     def unready(self) -> list[str]:
         """See `Operations`."""
@@ -96,9 +97,10 @@ class Service:
 
     async def reload(self) -> Reloaded:
         """See `Operations`."""
-        promise = read_promise(self._settings)
-        await self._app.change_policy(promise)
-        self._take_policy()
+        async with self._one_reload:  # what was read last is what is in force
+            promise = await asyncio.to_thread(read_promise, self._settings)  # a millisecond a tenant
+            await self._app.change_policy(promise)
+            self._take_policy(promise)
         _log.info("policy %s is in force", promise.policy.version)
         return Reloaded(promise.policy.version, promise.warnings)
 
@@ -112,9 +114,9 @@ class Service:
         except PlimsollError as error:
             _log.error("the old policy stays in force: %s", error)
 
-    def _take_policy(self) -> None:
+    def _take_policy(self, promise: Promise) -> None:
         self._metrics.take(self._app.driver.policy)
-        write_whole(self._app.journal.paths.policy, document.read(self._settings.policy_file).encode())
+        write_whole(self._app.journal.paths.policy, promise.text.encode())
 
 
 async def serve_until_told(settings: Settings) -> None:
@@ -123,7 +125,7 @@ async def serve_until_told(settings: Settings) -> None:
     clock = wall_clock()
     journal = Journal.open(settings.data, settings.writer, clock=clock)
     app = App(promise, journal, clock)
-    service = Service(settings, app)
+    service = Service(settings, app, promise)
     token_file, token = _token(settings.data)
     admin = Admin(service, token)
     projecting = Projecting(lambda: projector.command(settings.data, settings.ledger))

@@ -36,6 +36,7 @@ class Promise(NamedTuple):
     policy: Policy
     profiles: Mapping[str, EngineProfile]
     warnings: tuple[str, ...] = ()
+    text: str = ""  # the document itself, as it was checked
 
 
 class App:
