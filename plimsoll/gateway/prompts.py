@@ -37,8 +37,8 @@ class TokenRatio:
 
     def learn(self, num_bytes: float, tokens: int) -> None:
         """An engine counted `tokens` in a prompt of `num_bytes`."""
-        if tokens <= 0 or not 0 < num_bytes <= LARGEST_RATIO * tokens:
-            return  # nothing learnt from media, caches that count otherwise, or nonsense
+        if not tokens <= num_bytes <= LARGEST_RATIO * tokens or tokens <= 0:
+            return  # nothing learnt from media, templates around short prompts, caches that count otherwise, nonsense
         keep = max(0.5, 1.0 - tokens / MEMORY)
         self._bytes = self._bytes * keep + num_bytes
         self._tokens = self._tokens * keep + tokens

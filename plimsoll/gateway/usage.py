@@ -5,7 +5,7 @@ byte search finds the true object and nothing that a model or a client wrote.
 """
 
 import re
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -16,21 +16,26 @@ KEPT_HEAD: Final = 64 * 1024  # bytes kept from the start of a long body: llama.
 KEPT_TAIL: Final = 64 * 1024  # and from its end, where all others tell it
 
 
+LARGEST_COUNT: Final = 100_000_000  # tokens; no answer has more
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
+
+
 class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
+    cached_tokens: _Count | None = None
 
 
 class _Counts(msgspec.Struct):
     """The union of OpenAI's chat and responses and Anthropic's messages."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
     prompt_tokens_details: _Details | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: _Count | None = None
+    output_tokens: _Count | None = None
     input_tokens_details: _Details | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: _Count | None = None
+    cache_creation_input_tokens: _Count | None = None
 
 
 _decoder = msgspec.json.Decoder(_Counts)
@@ -69,7 +74,7 @@ def _merge(usage: Usage, raw: bytes) -> None:
     try:
         counts = _decoder.decode(raw)
     except msgspec.DecodeError:
-        return  # not the shape of any dialect: unknown, which is not zero
+        return  # not the shape of any dialect, or beyond all reason: unknown, which is not zero
     details = counts.prompt_tokens_details or counts.input_tokens_details
     cached = details.cached_tokens if details else counts.cache_read_input_tokens
     prompt = counts.prompt_tokens if counts.prompt_tokens is not None else _anthropic_prompt(counts)

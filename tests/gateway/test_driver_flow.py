@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from plimsoll.gateway.hands import ClientRequest, Usage
+from plimsoll.gateway.usage import read_usage
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
 from plimsoll.governor.events import (
     AttemptFailed,
@@ -130,6 +131,11 @@ def test_keys_and_labels_stay_with_us(world: World) -> None:
         ({}, BODY, b"/v2/chat", 404, "/v2/chat"),
         ({}, BODY, b"/v1/../metrics", 404, "endpoint"),
         ({}, BODY, b"/v1/load_lora_adapter", 404, "endpoint"),
+        ({}, BODY, b"/v1/%6coad_lora_adapter", 404, "endpoint"),
+        ({}, BODY, b"/v1/./load_lora_adapter", 404, "endpoint"),
+        ({}, BODY, b"/v1/x/.%2e/load_lora_adapter", 404, "endpoint"),
+        ({}, BODY, b"/v1/chat%2Fcompletions", 404, "endpoint"),
+        ({}, BODY, b"/v1/%63hat/completions", 404, "endpoint"),
     ],
 )
 def test_refusals_before_the_governor(  # noqa: PLR0917 - a table of cases
@@ -295,6 +301,13 @@ def test_the_prompt_estimate_is_learnt(world: World) -> None:
     world.send(body)
     assert guessed < 4000
     assert abs(world.arrival.prompt_tokens - 6000) < 200
+
+
+@pytest.mark.parametrize("tokens", [1 << 40, -1, 100_000_000])
+def test_an_engine_that_counts_wildly_does_not_close_the_door_to_the_next(world: World, tokens: int) -> None:
+    world.send().end(usage=read_usage(b'{"prompt_tokens": %d, "completion_tokens": %d}' % (tokens, tokens)))
+    world.send()
+    assert world.arrival.prompt_tokens < 100
 
 
 def test_our_own_pages(world: World) -> None:

@@ -48,6 +48,8 @@ def test_a_steady_ratio_is_learnt_and_nonsense_is_not() -> None:
     before = ratio.bytes_per_token
     ratio.learn(1_000_000, 10)
     ratio.learn(1000, 0)
+    ratio.learn(1000, 1001)  # a token is a byte at least
+    ratio.learn(1000, -1)
     assert ratio.bytes_per_token == before
 
 

@@ -249,3 +249,18 @@ def test_a_huge_event_is_not_held_for_ever() -> None:
     passed = sum(len(scanner.feed(part)) for _ in range(64))
     assert passed >= 64 * 65536 - MAX_EVENT - 65536
     assert passed + len(scanner.finish()) == 64 * 65536
+
+
+WILD = ["-1", "1e400", "99999999999999999999999999", "9" * 5000, "1.5", '"5"', "[1]", "9223372036854775807"]
+
+
+@pytest.mark.parametrize("number", WILD)
+def test_wild_counts_are_unknown(number: str) -> None:
+    """Not zero, not believed, and no fault of ours."""
+    scanner = EventScanner(Endpoint.CHAT)
+    usage = f'"usage":{{"prompt_tokens":{number},"completion_tokens":{number}}}'
+    scanner.feed(f'data: {{"choices":[{{"delta":{{"content":"a"}}}}],{usage}}}\n\n'.encode())
+    scanner.feed(f'data: {{"choices":[],{usage}}}\n\ndata: [DONE]\n\n'.encode())
+    scanner.finish()
+    told = scanner.usage()
+    assert (told.prompt_tokens, told.output_tokens, scanner.num_tokens) == (None, None, 1)
