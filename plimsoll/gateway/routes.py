@@ -1,6 +1,7 @@
 """Which API a path belongs to, and what is never passed on to an engine."""
 
 from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from plimsoll.governor.events import Endpoint
 from plimsoll.slo.outcome import Reason
@@ -49,9 +50,10 @@ def find_route(method: bytes, target: bytes) -> Route:
 
 def passes(path: bytes) -> bool:
     """Whether a path may reach an engine: under /v1, without steps out of it, and not for its operator only."""
-    lowered = path.lower()
-    climbs = b".." in path or b"//" in path or b"\\" in path or b"%2e" in lowered or b"%2f" in lowered
-    return path.startswith(b"/v1/") and not climbs and path.rstrip(b"/") not in ENGINE_ADMIN
+    meant = unquote_to_bytes(path)  # as the engine will read it
+    climbs = b".." in meant or b"/./" in meant or b"//" in meant or b"\\" in meant or b"\0" in meant
+    hidden = meant != path and (b"%2f" in path.lower() or meant.rstrip(b"/") in GOVERNED)
+    return path.startswith(b"/v1/") and not climbs and not hidden and meant.rstrip(b"/") not in ENGINE_ADMIN
 
 
 def is_messages(target: bytes) -> bool:
