@@ -17,6 +17,7 @@ PROMPT_PATIENCE: Final = 30.0  # s after which a prompt without a first token no
 FULL_KV_USAGE: Final = 0.95
 FIRST_BACKOFF: Final = 0.5  # s for a busy engine that names no time; doubles up to
 LONGEST_BACKOFF: Final = 8.0
+LONGEST_ASKED: Final = 60.0  # s; of a Retry-After that asks for more, so much is believed: one answer may not retire it
 
 
 class Replica:
@@ -78,7 +79,8 @@ class Replica:
     def busy(self, at: float, retry_after: float) -> None:
         """It said that it is busy: alive, but left alone for a while."""
         self.num_busy += 1
-        pause = retry_after or min(FIRST_BACKOFF * 2.0 ** min(self.num_busy - 1, 10), LONGEST_BACKOFF)
+        doubled = min(FIRST_BACKOFF * 2.0 ** min(self.num_busy - 1, 10), LONGEST_BACKOFF)
+        pause = min(retry_after, LONGEST_ASKED) or doubled
         self.backoff_until = max(self.backoff_until, at + pause)
 
     # --- capacity --------------------------------------------------------------------------------------------------

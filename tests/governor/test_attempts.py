@@ -51,6 +51,14 @@ def test_a_busy_replica_is_backed_off_not_dead() -> None:
     assert first in {replica_of(service.ask(3.2)) for _ in range(4)}
 
 
+def test_a_replica_that_asks_for_days_is_tried_again_in_a_minute() -> None:
+    service = Service(policy_of())
+    first = replica_of(service.ask(1))
+    service.failed(1.0, 1, Reason.ENGINE_BUSY, 999_999.0)
+    service.timer(61.1)
+    assert first in {replica_of(service.ask(61.2)) for _ in range(4)}
+
+
 def test_when_no_other_replica_is_left_it_fails_and_says_when_to_come_back() -> None:
     service = one_replica()
     service.ask(1)
