@@ -99,6 +99,8 @@ def _wrong_with(url: str) -> str:
         port = parts.port
     except ValueError:
         return f"{url!r} is no URL"
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return f"{url!r} has blanks or letters that no URL has (names beyond ASCII are written as xn--…)"
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         return f"{url!r} is no http or https URL with a host"
     if parts.username is not None or parts.password is not None:

@@ -140,6 +140,8 @@ ONE_MISTAKE = [
     ("http://10.0.0.2:8000", "ftp://10.0.0.2", "pools[0].replicas[1]"),
     ("http://10.0.0.2:8000", "http://me:secret@10.0.0.2", "pools[0].replicas[1]"),
     ("http://10.0.0.2:8000", "http://10.0.0.2:99999", "pools[0].replicas[1]"),
+    ("http://10.0.0.2:8000", "http://10.0.0.2 :80", "pools[0].replicas[1]"),
+    ("http://10.0.0.2:8000", "http://bü.example:80", "pools[0].replicas[1]"),
     ("min_prompt_tokens: 32k", "min_prompt_tokens: 64k", "pools"),
     ("max_concurrency: 8", "max_concurrency: 1.5", "pools[2].max_concurrency"),
     ("degrade_target: true", "degrade_target: false", "degradation.levels"),
