@@ -17,6 +17,7 @@ from plimsoll.slo.outcome import Outcome, Phase, Reason
 WAITING: Final = 0  # the driver may answer or forward
 DISPATCHED: Final = 1
 OVER: Final = 2
+FRAMING_GRACE: Final = 1.0  # s that a stream which said it is done may take to end its body
 
 # Reaching an enum's member through its class costs more than a token's bookkeeping (Python 3.11).
 _QUEUE, _CONNECT, _PREFILL, _DECODE = Phase.QUEUE, Phase.CONNECT, Phase.PREFILL, Phase.DECODE
@@ -104,6 +105,8 @@ class HttpExchange:
 
     def check(self, now: float, timeouts: Timeouts) -> None:
         """Called a few times a second: end what takes longer than the policy allows."""
+        if self._waits_for_framing(now):
+            return
         reason = self._patience.overdue(now, timeouts) if self._state == DISPATCHED else None
         if reason is None:
             return
@@ -114,6 +117,15 @@ class HttpExchange:
             self._client.break_off(hard=True)
         else:
             self._attempt_failed(reason)
+
+    def _waits_for_framing(self, now: float) -> bool:
+        """Whether the stream has said that it is done; if so, and its body's end does not come, take it as it is."""
+        reading, upstream = self._reading, self._upstream
+        if self._state != DISPATCHED or reading is None or upstream is None or not reading.whole_but_for_framing:
+            return False
+        if now - self._patience.last_read_at > FRAMING_GRACE and not self._patience.stalled_at:
+            self._complete(upstream, reading, b"")
+        return not self._patience.stalled_at
 
     # --- what the engine's connection reports ---
 
@@ -235,8 +247,7 @@ class HttpExchange:
             if reading.cut_short:
                 self._attempt_failed(Reason.CONNECTION_LOST)
                 return
-        self._upstream = None
-        upstream.release()
+        self._let_go()
         try:
             self._end(*reading.verdict())
         finally:  # a fault in the books is told to the event loop; the client has its answer all the same

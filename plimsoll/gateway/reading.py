@@ -74,10 +74,11 @@ class Reading:
 def engine_fault(status: int) -> Reason | None:
     """Why an answer of that status is not passed on but counts as a failed attempt; None where it is passed on.
 
-    501 is passed on: this engine will never do that, and no other try will help.
+    501 is passed on: this engine will never do that, and no other try will help. A redirect is not: it would lead the
+    client past us, to an address that is ours to know.
     """
     if status < 400:
-        return None
+        return Reason.ENGINE_ERROR if 300 <= status != 304 else None
     if status in (429, 503):
         return Reason.ENGINE_BUSY
     return Reason.ENGINE_ERROR if status >= 500 and status != 501 else None

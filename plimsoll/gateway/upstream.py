@@ -182,6 +182,9 @@ class UpstreamConnection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if self.complete:
             return
+        if status < 100 or self._parser.get_http_version() not in ("1.1", "1.0"):
+            self._fault = True  # llhttp lets 000 and HTTP/2.0 pass
+            return
         if status < 200:
             self._fault = self._fault or status == 101  # no upgrade was asked for
             return

@@ -45,6 +45,9 @@ BEFORE_THE_HEAD: dict[str, tuple[list[Step], Reason]] = {
         Reason.BAD_UPSTREAM,
     ),
     "bad chunk at once": ([STREAM_HEAD + b"zz\r\n", "hold"], Reason.BAD_UPSTREAM),
+    "status 000": ([b"HTTP/1.1 000 Odd\r\ncontent-length: 0\r\n\r\n", "hold"], Reason.BAD_UPSTREAM),
+    "another protocol": ([b"HTTP/2.0 200 OK\r\ncontent-length: 0\r\n\r\n", "hold"], Reason.BAD_UPSTREAM),
+    "a redirect": ([json_answer(b"{}", b"307 Away", b"location: http://10.0.0.1/\r\n")], Reason.ENGINE_ERROR),
     "error 500": ([json_answer(b"{}", b"500 Oh")], Reason.ENGINE_ERROR),
     "error 502 unfinished": ([b"HTTP/1.1 502 Oh\r\ncontent-length: 99\r\n\r\na", "hold"], Reason.ENGINE_ERROR),
     "busy 503": ([json_answer(b"{}", b"503 Busy")], Reason.ENGINE_BUSY),
@@ -196,6 +199,24 @@ def test_a_finished_stream_needs_no_terminal_chunk(loop: str) -> None:
             await client.send(post())
             assert (await client.answer())[1] == sse(token("a"), "[DONE]")
             assert served.hands.ends[0].outcome is Outcome.COMPLETED
+
+    run(test, loop)
+
+
+def test_a_finished_stream_does_not_wait_for_its_terminal_chunk(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the idle timeout make a failure of it."""
+    monkeypatch.setattr("plimsoll.gateway.exchange.FRAMING_GRACE", 0.05)
+
+    async def test() -> None:
+        async with (
+            ScriptedEngine([Script([STREAM_HEAD, FIRST, chunk(sse("[DONE]")), "hold"])]) as engine,
+            serving(Recorder([engine.url]), GatewayRules(timeouts=Timeouts(idle=0.4))) as served,
+        ):
+            client = await served.client()
+            await client.send(post())
+            assert (await client.answer())[1] == sse(token("a"), "[DONE]")
+            assert served.hands.ends[0].outcome is Outcome.COMPLETED
+            await asyncio.wait_for(engine.gone.wait(), 5)  # a connection in mid-answer cannot be kept
 
     run(test, loop)
 
