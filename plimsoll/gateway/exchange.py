@@ -17,7 +17,6 @@ from plimsoll.slo.outcome import Outcome, Phase, Reason
 WAITING: Final = 0  # the driver may answer or forward
 DISPATCHED: Final = 1
 OVER: Final = 2
-FRAMING_GRACE: Final = 1.0  # s that a stream which said it is done may take to end its body
 
 # Reaching an enum's member through its class costs more than a token's bookkeeping (Python 3.11).
 _QUEUE, _CONNECT, _PREFILL, _DECODE = Phase.QUEUE, Phase.CONNECT, Phase.PREFILL, Phase.DECODE
@@ -105,27 +104,18 @@ class HttpExchange:
 
     def check(self, now: float, timeouts: Timeouts) -> None:
         """Called a few times a second: end what takes longer than the policy allows."""
-        if self._waits_for_framing(now):
+        if self._state != DISPATCHED:
             return
-        reason = self._patience.overdue(now, timeouts) if self._state == DISPATCHED else None
-        if reason is None:
-            return
-        if reason is Reason.TOTAL_TIMEOUT:
+        reading, reason = self._reading, self._patience.overdue(now, timeouts)
+        if reading is not None and reading.whole_but_for_framing and self._patience.framing_is_late(now):
+            self._complete(reading, b"")
+        elif reason is Reason.TOTAL_TIMEOUT:
             self._break(reason)  # another attempt would be late from the start
         elif reason is Reason.SLOW_CLIENT:
             self._abandon(reason)
             self._client.break_off(hard=True)
-        else:
+        elif reason is not None:
             self._attempt_failed(reason)
-
-    def _waits_for_framing(self, now: float) -> bool:
-        """Whether the stream has said that it is done; if so, and its body's end does not come, take it as it is."""
-        reading, upstream = self._reading, self._upstream
-        if self._state != DISPATCHED or reading is None or upstream is None or not reading.whole_but_for_framing:
-            return False
-        if now - self._patience.last_read_at > FRAMING_GRACE and not self._patience.stalled_at:
-            self._complete(upstream, reading, b"")
-        return not self._patience.stalled_at
 
     # --- what the engine's connection reports ---
 
@@ -168,7 +158,7 @@ class HttpExchange:
                 if (scanner.error is not None or self._state != DISPATCHED) and self._is_over_early(scanner.error):
                     return
         if upstream.complete:
-            self._complete(upstream, reading, body)
+            self._complete(reading, body)
         elif body:
             self._writer.pass_on(body)
 
@@ -178,7 +168,7 @@ class HttpExchange:
             return
         reading = self._reading
         if reading is not None and reading.whole_but_for_framing:
-            self._complete(upstream, reading, b"")
+            self._complete(reading, b"")
         elif upstream.num_served and not upstream.got_bytes and not self._retried_stale and self._attempt is not None:
             self._retried_stale = True  # the engine closed an idle connection while we took it: nobody's failure
             self._upstream = None
@@ -235,10 +225,9 @@ class HttpExchange:
         self._attempt_failed(Reason.ENGINE_ERROR)
         return True
 
-    def _complete(self, upstream: UpstreamConnection, reading: Reading, body: bytes) -> None:
+    def _complete(self, reading: Reading, body: bytes) -> None:
         """The engine's answer is whole: settle first, then let the client have the end."""
-        scanner = reading.scanner
-        if scanner is not None:
+        if (scanner := reading.scanner) is not None:
             body += scanner.finish()
             if scanner.new_tokens:
                 self._count_tokens(reading, scanner.new_tokens)

@@ -1,7 +1,11 @@
 """How long each side has kept the other waiting, and when that is too long."""
 
+from typing import Final
+
 from plimsoll.policy.policy import Timeouts
 from plimsoll.slo.outcome import Reason
+
+FRAMING_GRACE: Final = 1.0  # s that a stream which said it is done may take to end its body
 
 
 class Patience:
@@ -44,3 +48,7 @@ class Patience:
         if not self.last_read_at:
             return Reason.FIRST_BYTE_TIMEOUT if now - self.attempt_at > timeouts.first_byte else None
         return Reason.IDLE_TIMEOUT if now - self.last_read_at > timeouts.idle else None
+
+    def framing_is_late(self, now: float) -> bool:
+        """Whether the engine was silent for so long, and heard by us, that a finished stream's body will not end."""
+        return not self.stalled_at and 0.0 < self.last_read_at < now - FRAMING_GRACE

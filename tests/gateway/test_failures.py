@@ -205,7 +205,7 @@ def test_a_finished_stream_needs_no_terminal_chunk(loop: str) -> None:
 
 def test_a_finished_stream_does_not_wait_for_its_terminal_chunk(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does the idle timeout make a failure of it."""
-    monkeypatch.setattr("plimsoll.gateway.exchange.FRAMING_GRACE", 0.05)
+    monkeypatch.setattr("plimsoll.gateway.patience.FRAMING_GRACE", 0.05)
 
     async def test() -> None:
         async with (
