@@ -28,7 +28,7 @@ def emulate(
 
     Example: plimsoll emulate --profile h100-llama70b-tp4 --replicas 3 --speed 2
     """
-    if speed <= 0 or replicas < 1 or mean_output < 1 or not 0 <= port <= 65_535:
+    if not 0 < speed < float("inf") or replicas < 1 or mean_output < 1 or not 0 <= port <= 65_536 - max(1, replicas):
         raise UsageError("emulate: --speed must be above 0, --replicas and --mean-output at least 1, --port a port")
     loaded = profiles.load(profile)
     emulators = [Emulator(loaded, model, speed, mean_output) for _ in range(replicas)]

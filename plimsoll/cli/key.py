@@ -22,6 +22,8 @@ def key(*, digest: Annotated[bool, Parameter(negative="")] = False) -> None:
         given = sys.stdin.readline().strip()
         if not given:
             raise UsageError("no key on standard input: plimsoll key --digest < file")
+        if not (given.isascii() and given.isprintable()) or " " in given:
+            raise UsageError("a key has visible ASCII characters only: it is sent in a header")
         print(digest_of(given))  # noqa: T201 - the command's output
         return
     fresh = f"pl-{token_urlsafe(32)}"

@@ -38,7 +38,7 @@ for _name, _help in COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command line; a fault that we know is told in one line and exits with 2."""
+    """Run the command line; a fault that we know, or a file that cannot be used, is one line and exit 2."""
     try:
         app(sys.argv[1:])
     except PlimsollError as error:
@@ -47,3 +47,8 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"plimsoll: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201 - as above
+        sys.exit(2)

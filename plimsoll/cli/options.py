@@ -22,3 +22,14 @@ def _seconds(_: Any, tokens: Sequence[Token]) -> float:
 
 Seconds = Annotated[float, Parameter(converter=_seconds)]
 """A time as people write it: 90, 90s, 500ms, 2min. Raises UnitError or UsageError where it is none."""
+
+
+def _port(_: Any, tokens: Sequence[Token]) -> int:
+    text = tokens[0].value
+    if not text.isdecimal() or not text.isascii() or int(text[:6]) > 65_535:
+        raise UsageError(f"{tokens[0].keyword or 'port'} {text}: must be from 0 to 65535 (0: any free one)")
+    return int(text)
+
+
+Port = Annotated[int, Parameter(converter=_port)]
+"""A TCP port; 0: any free one. Raises UsageError where it is none: the system would take 99999 for 34463."""

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from plimsoll.cli.options import Port
 from plimsoll.cli.serving import Settings, serve_until_told
 
 
@@ -16,9 +17,9 @@ def serve(
     policy_file: Annotated[Path, Parameter(name=["POLICY", "-c", "--config"])],
     *,
     host: str = "127.0.0.1",
-    port: int = 8000,
+    port: Port = 8000,
     admin_host: str = "127.0.0.1",
-    admin_port: int = 8001,
+    admin_port: Port = 8001,
     data: Path = Path("plimsoll-data"),
     policy: str = "",
     writer: int = 1,

@@ -121,6 +121,8 @@ class Service:
 
 async def serve_until_told(settings: Settings) -> None:
     """Run a gateway until SIGTERM or SIGINT, then drain it; a second signal ends it at once."""
+    if settings.ledger is not None and not settings.ledger.startswith(("postgresql://", "postgresql+psycopg://")):
+        raise UsageError("--ledger: must be postgresql://user@host/name; without it the data directory has the books")
     promise = read_promise(settings)
     clock = wall_clock()
     journal = Journal.open(settings.data, settings.writer, clock=clock)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from plimsoll.cli.watching import Watch, read_token, watch
+from plimsoll.errors import UsageError
 from plimsoll.policy import document
 
 
@@ -34,6 +35,8 @@ def top(
     picture
         Keep the last view there, as SVG.
     """
+    if not admin.startswith(("http://", "https://")):
+        raise UsageError(f"--admin {admin}: must be a URL like http://127.0.0.1:8001")
     what = Watch(
         title="plimsoll top",
         admin_url=admin,

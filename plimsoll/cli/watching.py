@@ -139,6 +139,11 @@ def read_token(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        return path.read_text(encoding="utf-8").strip()
+        text = path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise UsageError(f"cannot read the admin token in {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        text = ""
+    if not text.isprintable() or not text or " " in text:
+        raise UsageError(f"{path} holds no admin token: it is one line, in the file that READY names")
+    return text

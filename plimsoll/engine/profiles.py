@@ -27,7 +27,9 @@ def load(name_or_path: str) -> EngineProfile:
     if "/" in name_or_path and not is_file:
         raise ProfileError(f"{name_or_path}: a profile file must end in .yaml")
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ProfileError(f"{name_or_path} is not UTF-8 text (byte {error.start})") from error
     except OSError as error:
         if is_file:
             raise ProfileError(f"{name_or_path}: {error.strerror}") from error
@@ -50,6 +52,8 @@ def _yaml(text: str, source: str) -> Any:
 
     try:
         return YAML(typ="safe", pure=True).load(text)
+    except RecursionError as error:
+        raise ProfileError(f"{source}: nested too deeply to be meant") from error
     except YAMLError as error:
         raise ProfileError(f"{source}: not YAML: {error}") from error
 

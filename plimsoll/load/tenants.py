@@ -31,7 +31,10 @@ def read_senders(path: Path) -> tuple[Sender, ...]:
     """The tenants of a MAP file. Raises UsageError where there is none, PolicyError with every fault in it."""
     if not path.is_file():
         raise UsageError(f"no tenant map at {path}: give a YAML or CSV file with names and keys")
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PolicyError(str(path), [Fault("", f"not UTF-8 text (byte {error.start})")]) from error
     entries = list(_from_csv(text) if path.suffix == ".csv" else _from_yaml(str(path), text))
     faults: list[Fault] = []
     senders = [_sender(place, entry, faults) for place, entry in entries]

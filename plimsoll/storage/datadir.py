@@ -90,9 +90,13 @@ class Lock:
     """An exclusive lock that the kernel releases when its process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        """Take it; DataDirectoryBusy, with the holder's process id, where another process has it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        """Take it; DataDirectoryBusy, with the holder's process id, where another process has it, and StorageError
+        where nothing can be written."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StorageError(f"{path.parent} cannot hold data: {error.strerror} ({error.filename})") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -20,7 +20,9 @@ class Done(NamedTuple):
 def run(*arguments: str, given: str = "") -> Done:
     """`python -m plimsoll …` as a shell would run it."""
     command = [sys.executable, "-m", "plimsoll", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, input=given, capture_output=True, text=True, errors="surrogateescape", timeout=60, check=False
+    )
     return Done(done.returncode, done.stdout, done.stderr)
 
 

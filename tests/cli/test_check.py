@@ -67,3 +67,10 @@ def test_profiles_are_looked_up(tmp_path: Path, inside: Inside) -> None:
     done = inside("check", str(path))
     assert done.returncode == 1
     assert "pools[0].profile: no profile named 'h1000-llama'" in done.stdout
+
+
+@pytest.mark.parametrize("given", [b"a\xff\n", b"two words\n", "schlüssel\n".encode()])
+def test_what_no_header_can_carry_is_no_key(given: bytes) -> None:
+    done = run("key", "--digest", given=given.decode(errors="surrogateescape"))
+    assert done.returncode == 2
+    assert "visible ASCII" in done.stderr

@@ -140,6 +140,9 @@ def test_bad_starts_say_what_to_do(tmp_path: Path) -> None:
                     f"port {port} on 127.0.0.1 is in use": (str(good), "--port", port, "--admin-port", "0"),
                     "choose another with --admin-port": (str(good), "--port", "0", "--admin-port", port),
                     "upgrade Plimsoll": (str(good), "--data", str(newer)),
+                    "--port 99999: must be from 0 to 65535": (str(good), "--port", "99999"),
+                    "good.yaml cannot hold data": (str(good), "--data", str(good)),
+                    "--ledger: must be postgresql": (str(good), "--ledger", "mysql://x"),
                     "tiers": (str(bad),),
                     "none.yaml": (str(tmp_path / "none.yaml"),),
                 }

@@ -1,0 +1,55 @@
+"""Files and options that make no sense: one line that names them, exit 2, no traceback."""
+
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cli import main
+from tests.cli.running import Inside
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "policy.yaml")
+CASES: dict[str, tuple[list[str], str]] = {
+    "a token file of two lines": (["top", EXAMPLE, "--token", "DIR/two.txt"], "two.txt holds no admin token"),
+    "a binary token file": (["top", EXAMPLE, "--token", "DIR/binary"], "binary holds no admin token"),
+    "no URL": (["top", EXAMPLE, "--admin", "foo"], "--admin foo: must be a URL"),
+    "a binary profile": (["emulate", "--profile", "DIR/binary.yaml"], "binary.yaml is not UTF-8 text (byte 1)"),
+    "a nesting bomb": (["emulate", "--profile", "DIR/deep.yaml"], "deep.yaml: nested too deeply"),
+    "ports that run out": (["emulate", "--profile", "tiny-vllm-cpu", "--port", "65535", "--replicas", "2"], "a port"),
+    "no speed": (["emulate", "--profile", "tiny-vllm-cpu", "--speed", "nan"], "--speed must be above 0"),
+    "no port": (["serve", EXAMPLE, "--port", "-1"], "--port -1: must be from 0 to 65535"),
+    "binary tenants": (
+        ["replay", "DIR/trace.csv", "--target", "http://127.0.0.1:1", "--tenants", "DIR/binary"],
+        "not UTF-8 text (byte 1)",
+    ),
+    "no tenants": (
+        ["replay", "DIR/trace.csv", "--target", "http://127.0.0.1:1", "--tenants", "DIR/none.yaml"],
+        "no tenant map at",
+    ),
+}
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_cannot_be_used_is_named(name: str, tmp_path: Path, inside: Inside) -> None:
+    words, says = CASES[name]
+    (tmp_path / "two.txt").write_text("one\ntwo\n")
+    (tmp_path / "trace.csv").write_text("at,prompt_tokens,output_tokens\n0,1,1\n")
+    (tmp_path / "deep.yaml").write_text("a: " + "[" * 500 + "]" * 500)
+    for binary in ("binary", "binary.yaml"):
+        (tmp_path / binary).write_bytes(b"a\xff\xfe")
+    done = inside(*(word.replace("DIR", str(tmp_path)) for word in words))
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_faults_of_ours_are_not_hidden(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_words: list[str]) -> None:
+        raise OSError("no file is named, so this is no fault of the person at the terminal")
+
+    monkeypatch.setattr(main, "app", broken)
+    with pytest.raises(OSError, match="no file"):
+        inside("check")
