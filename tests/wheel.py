@@ -1,6 +1,6 @@
 """Builds the wheel as a user's installer would, opens it, imports it in a fresh environment and runs its commands."""
 
-import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,14 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MUST_HOLD = ("plimsoll/py.typed", "plimsoll/cli/main.py", "plimsoll/governor/governor.py")
+COMPILED_TESTS = ("tests/governor", "tests/slo/test_timing.py", "tests/slo/test_sli.py", "tests/laws")
 
 
-def run(*command: str | Path, **environment: str) -> str:
+def run(*command: str | Path, cwd: str | Path = tempfile.gettempdir()) -> str:
     """Run a command outside the source tree; its output, or an end with its errors."""
-    done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, cwd=tempfile.gettempdir(),
-        env=os.environ | environment, check=False,
-    )  # fmt: skip
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=cwd, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -39,6 +37,30 @@ def main() -> None:
         run(python, "-m", "plimsoll", "--help")
         compiled = [name for name in names if name.endswith(".so")]
         print(f"wheel: {len(names)} files, {len(compiled)} compiled")
+        if shutil.which("cc"):
+            assert compiled, "a C compiler is here, yet nothing was compiled: see the build's output"
+            hold_the_laws(python, Path(folder))
+
+
+def hold_the_laws(python: Path, folder: Path) -> None:
+    """The compiled rooms must decide as the plain ones: the same laws and examples, against what was installed."""
+    run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "pytest",
+        "pytest-timeout",
+        "hypothesis",
+    )
+    shutil.copytree(ROOT / "tests", folder / "tests")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    where = run(python, "-c", "import plimsoll.governor.governor as g; print(g.__file__)", cwd=folder).strip()
+    assert where.endswith(".so"), f"the governor in use is {where}"
+    told = run(python, "-m", "pytest", "-q", "-m", "not long and not real", *COMPILED_TESTS, cwd=folder)
+    print("wheel: compiled:", told.strip().splitlines()[-1])
 
 
 if __name__ == "__main__":
