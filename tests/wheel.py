@@ -10,10 +10,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MUST_HOLD = ("plimsoll/py.typed", "plimsoll/cli/main.py", "plimsoll/governor/governor.py")
+ELSEWHERE = tempfile.gettempdir()  # where the source tree cannot be imported from
 COMPILED_TESTS = ("tests/governor", "tests/slo/test_timing.py", "tests/slo/test_sli.py", "tests/laws")
 
 
-def run(*command: str | Path, cwd: str | Path = tempfile.gettempdir()) -> str:
+def run(*command: str | Path, cwd: str | Path = ELSEWHERE) -> str:
     """Run a command outside the source tree; its output, or an end with its errors."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=cwd, check=False)
     if done.returncode:
