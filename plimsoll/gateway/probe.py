@@ -76,7 +76,7 @@ class ReplicaProbe:
         reading = read(page) if status == 200 else Reading()
         if self._facts is None:
             self._facts = await self._ask_facts(patience)
-        self._reading = reading.over(self._facts)
+        self._reading = reading.over(self._facts).plausible()
         self._read_at = read_at
         return self._alive()
 

@@ -76,3 +76,19 @@ def test_facts() -> None:
     assert llamacpp.read_facts(props) == Reading(kv_blocks=4, block_size=2560, max_context=2560)
     info = b'{"max_total_tokens":4096,"max_batch_total_tokens":61440}'
     assert tgi.read_facts(info) == Reading(kv_blocks=61440, block_size=1, max_context=4096)
+
+
+@given(
+    st.sampled_from(["-1", "1e400", "NaN", "-Inf", "1e18", "1e300", "-1e-9", "x"]),
+    st.sampled_from(["-5", "0", "9" * 26, "9" * 5000, "nan", "None", "1.5"]),
+)
+def test_what_no_engine_can_mean_is_unknown(number: str, count: str) -> None:
+    gauges = "".join(f"vllm:{name} {number}\n" for name in ("num_requests_running", "kv_cache_usage_perc"))
+    page = f'{gauges}vllm:cache_config_info{{block_size="{count}",num_gpu_blocks="{count}"}} 1\n'
+    assert vllm.read(page.encode()).plausible() == Reading()
+
+
+def test_what_can_be_meant_is_kept() -> None:
+    said = Reading(24, 7, 1.003, 33166, 16, 0, 0, 37, 4096)
+    assert said.plausible() == said
+    assert Reading().plausible() == Reading()

@@ -58,7 +58,7 @@ class Exposition:
     def label(self, name: str, label: str) -> list[int]:
         """A label that holds a whole number, of every series of that name that has it."""
         texts = [labels.get(label.encode(), b"") for labels, _ in self.samples(name)]
-        return [int(text) for text in texts if text.isdigit()]
+        return [int(text) for text in texts if text.isdigit() and len(text) < 20]
 
 
 def _number(text: bytes) -> float | None:

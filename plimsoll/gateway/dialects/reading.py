@@ -1,7 +1,7 @@
 """What one look at an engine told: any part may be missing, and None is "did not say"."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Reading(NamedTuple):
@@ -21,6 +21,27 @@ class Reading(NamedTuple):
         """This, with what it does not say taken from `other`."""
         said = {name: value for name, value in self._asdict().items() if value is not None}
         return other._replace(**said)
+
+    def plausible(self) -> "Reading":
+        """This, with what no engine can mean (a load below nothing, 10^26 blocks) taken as not said."""
+        said = self._asdict()
+        return Reading(**{name: said[name] if _can_be(name, said[name]) else None for name in said})
+
+
+_BOUNDS: Final[dict[str, tuple[float, float]]] = {
+    "running": (0, 1e6),
+    "waiting": (0, 1e9),
+    "kv_usage": (0, 2),  # some engines count cached blocks too and pass 1 a little
+    "kv_blocks": (1, 1e10),
+    "block_size": (1, 1e8),
+    "max_context": (1, 1e9),
+}
+_COUNTER: Final = (0.0, 1e18)  # since the engine's start
+
+
+def _can_be(name: str, value: float | None) -> bool:
+    low, high = _BOUNDS.get(name, _COUNTER)
+    return value is not None and low <= value <= high
 
 
 class Dialect(NamedTuple):
