@@ -79,7 +79,7 @@ def test_facts() -> None:
 
 
 @given(
-    st.sampled_from(["-1", "1e400", "NaN", "-Inf", "1e18", "1e300", "-1e-9", "x"]),
+    st.sampled_from(["-1", "1e400", "NaN", "-Inf", "1e18", "1e300", "x"]),
     st.sampled_from(["-5", "0", "9" * 26, "9" * 5000, "nan", "None", "1.5"]),
 )
 def test_what_no_engine_can_mean_is_unknown(number: str, count: str) -> None:
