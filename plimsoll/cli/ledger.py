@@ -72,3 +72,5 @@ def _show(result: Audit, *, json_output: bool) -> None:
         f"{verdict}: {result.num_settled} requests, {result.num_entries} entries, {result.num_accounts} accounts, "
         f"the log up to offset {result.posted_to}"
     )
+    if result.log_end > result.posted_to:
+        print(f"not posted yet: the log goes on to offset {result.log_end}")  # noqa: T201 - the command's output

@@ -23,11 +23,16 @@ class LogFile(NamedTuple):
 
 
 def log_files(requests: Path) -> list[LogFile]:
-    """The files that together hold the log from its first offset on, in order, nothing twice."""
+    """The files that together hold the log from the first of them on, in order, nothing twice and no gap.
+
+    What lies behind a gap (somebody removed a file) counts as not there: it is taken from the journal and made anew.
+    """
     chosen: list[LogFile] = []
     for file in sorted(all_files(requests), key=lambda file: (file.start, -file.end)):
-        if not chosen or file.start >= chosen[-1].end:
+        if not chosen or file.start == chosen[-1].end:
             chosen.append(file)
+        elif file.start > chosen[-1].end:
+            break
     return chosen
 
 

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from plimsoll.errors import StorageError
 from plimsoll.governor.decisions import Settle
 from plimsoll.requestlog.codec import RowKind
 from plimsoll.requestlog.record import Record
@@ -31,9 +32,12 @@ def records(directory: Path) -> Iterator[Record]:
     paths = _checked(directory)
     files = log_files(paths.requests)
     for file in files:
-        with pq.ParquetFile(file.path) as source:
-            for batch in source.iter_batches(BATCH):
-                yield from records_of(pa.Table.from_batches([batch]))
+        try:
+            with pq.ParquetFile(file.path) as source:
+                for batch in source.iter_batches(BATCH):
+                    yield from records_of(pa.Table.from_batches([batch]))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _unusable(paths, f"{file.path.name}: {error}") from error
     for settles, _ in _tail(paths, files):
         for settle in settles:
             yield settle.record
@@ -53,8 +57,18 @@ def connect(directory: Path) -> duckdb.DuckDBPyConnection:
     if files:
         names = ", ".join("'" + str(file.path).replace("'", "''") + "'" for file in files)
         parts.insert(0, f"SELECT * FROM read_parquet([{names}], union_by_name = true)")
-    connection.execute("CREATE VIEW requests AS " + " UNION ALL BY NAME ".join(parts))
+    try:
+        connection.execute("CREATE VIEW requests AS " + " UNION ALL BY NAME ".join(parts))
+    except duckdb.Error as error:
+        connection.close()
+        raise _unusable(paths, str(error).partition("\n")[0]) from error
     return connection
+
+
+def _unusable(paths: DataDirectory, why: str) -> StorageError:
+    return StorageError(
+        f"{paths.requests} has a damaged file ({why}); once it is removed, plimsoll project makes it anew"
+    )
 
 
 def _checked(directory: Path) -> DataDirectory:

@@ -149,6 +149,30 @@ def test_audit_proves_and_finds(journal: Journal, books: LedgerDatabase, tmp_pat
     assert any(line.startswith("bucket granted to acme itl") for line in told)
 
 
+def test_audit_says_where_a_damaged_log_ends(journal: Journal, books: LedgerDatabase) -> None:
+    journal.policy(NOVEMBER, POLICY)
+    write(journal, range(1, 301))
+    post_all(journal, books)
+    segment = sorted(journal.paths.journal.glob("0*.log"))[-1]
+    with segment.open("r+b") as file:
+        file.seek(5000)
+        file.write(b"\xff" * 8)
+    (finding,) = audit(journal.paths, books).findings
+    assert "damaged" in finding.what
+    assert finding.truth - int(segment.stem) <= 5000 < finding.books - int(segment.stem)
+
+
+def test_audit_says_what_is_not_posted_yet(journal: Journal, books: LedgerDatabase) -> None:
+    journal.policy(NOVEMBER, POLICY)
+    write(journal, range(1, 301))
+    post_all(journal, books)
+    done = audit(journal.paths, books)
+    assert done.log_end == done.posted_to
+    write(journal, range(301, 310))
+    late = audit(journal.paths, books)
+    assert late.log_end > late.posted_to == done.posted_to
+
+
 def test_rebuilding_gives_the_same(journal: Journal, books: LedgerDatabase) -> None:
     journal.policy(NOVEMBER, POLICY)
     write(journal, range(1, 301))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.errors import SchemaTooNew, UsageError
+from plimsoll.errors import SchemaTooNew, StorageError, UsageError
 from plimsoll.storage import requestlog
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.journal import Journal
@@ -126,3 +126,29 @@ def test_no_data_directory(tmp_path: Path) -> None:
     (tmp_path / "plimsoll.json").write_text('{"schema": 7, "log": "x"}')
     with pytest.raises(SchemaTooNew):
         connect(tmp_path)
+
+
+def in_small_files(home: Path) -> list[Path]:
+    journal = Journal.open(home)
+    for step in range(4):
+        write(journal, range(step * 3, step * 3 + 3))
+        project(home)
+    journal.close()
+    return sorted((home / "requests").glob("*.parquet"))
+
+
+def test_a_file_that_was_removed_is_not_missed_in_silence(tmp_path: Path) -> None:
+    in_small_files(tmp_path)[1].unlink()
+    assert in_view(tmp_path) == [found.request_id for found in records(tmp_path)] == list(range(12))
+    project(tmp_path)
+    assert log_files(tmp_path / "requests")[-1].end == max(file.end for file in all_files(tmp_path / "requests"))
+    assert in_view(tmp_path) == list(range(12))
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    damaged = in_small_files(tmp_path)[1]
+    damaged.write_bytes(bytes(1000))
+    with pytest.raises(StorageError, match=damaged.name):
+        in_view(tmp_path)
+    with pytest.raises(StorageError, match=damaged.name):
+        list(records(tmp_path))
