@@ -52,3 +52,4 @@ def top(
         asyncio.run(watch(what))
     except KeyboardInterrupt:
         return
+    raise UsageError(f"the gateway at {admin} has ended, or its admin port has: nothing more can be seen")

@@ -1,5 +1,7 @@
 """GET /v1/models: what the policy's pools serve, under every name that a client may ask for."""
 
+from urllib.parse import unquote
+
 import msgspec
 
 from plimsoll.gateway.errors import JSON
@@ -21,7 +23,7 @@ class Catalogue:
 
     def answer(self, path: bytes) -> Answer | None:
         """The list, or one entry of it; None for a model that nobody serves."""
-        name = path.removeprefix(b"/v1/models").strip(b"/").decode("utf-8", "replace")
+        name = unquote(path.removeprefix(b"/v1/models").strip(b"/").decode("utf-8", "replace"))  # SDKs write org%2Fname
         if not name:
             listing = {"object": "list", "data": [_entry(known) for known in self.names]}
             return Answer(200, (JSON,), msgspec.json.encode(listing))

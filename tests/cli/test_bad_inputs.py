@@ -1,5 +1,7 @@
 """Files and options that make no sense: one line that names them, exit 2, no traceback."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,27 @@ def test_faults_of_ours_are_not_hidden(inside: Inside, monkeypatch: pytest.Monke
     monkeypatch.setattr(main, "app", broken)
     with pytest.raises(OSError, match="no file"):
         inside("check")
+
+
+class Ending(BaseHTTPRequestHandler):
+    """An admin port whose gateway ends as soon as it has begun to tell."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_view_says_that_its_gateway_ended(tmp_path: Path, inside: Inside) -> None:
+    token = tmp_path / "token"
+    token.write_text("abc\n")
+    with HTTPServer(("127.0.0.1", 0), Ending) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = inside("top", EXAMPLE, "--admin", url, "--token", str(token), "--plain")
+        server.shutdown()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"the gateway at {url} has ended" in done.stderr

@@ -317,6 +317,9 @@ def test_our_own_pages(world: World) -> None:
     one = world.send(b"", b"GET", b"/v1/models/m")
     assert one.answered is not None
     assert json.loads(one.answered[2])["id"] == "m"
+    escaped = world.send(b"", b"GET", b"/v1/models/%6eic%6B")
+    assert escaped.answered is not None
+    assert json.loads(escaped.answered[2])["id"] == "nick"
     none = world.send(b"", b"GET", b"/v1/models/x")
     assert none.answered is not None
     assert none.answered[0] == 404
