@@ -116,7 +116,10 @@ class Service:
 
     def _take_policy(self, promise: Promise) -> None:
         self._metrics.take(self._app.driver.policy)
-        write_whole(self._app.journal.paths.policy, promise.text.encode())
+        try:
+            write_whole(self._app.journal.paths.policy, promise.text.encode())
+        except OSError as error:  # a copy for people: a full disk must keep nobody from starting or reloading
+            _log.warning("policy %s is in force, but not copied: %s", promise.policy.version, error)
 
 
 async def serve_until_told(settings: Settings) -> None:

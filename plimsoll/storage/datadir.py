@@ -10,6 +10,7 @@ DIR/ledger.sqlite    the books
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -67,12 +68,20 @@ class DataDirectory:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a small file so that a crash leaves the old one or the new one, never half of it."""
+    """Write a small file so that a crash leaves the old one or the new one, never half of it.
+
+    Raises OSError, with the file's name, where it cannot be written.
+    """
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()  # most likely the disk is full
+        raise OSError(error.errno, error.strerror, str(path)) from error
     part.replace(path)
     sync_directory(path.parent)
 

@@ -124,6 +124,26 @@ def test_serve_reload_and_drain(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_policy_that_cannot_be_copied_is_in_force_all_the_same(tmp_path: Path) -> None:
+    """As on a full disk."""
+
+    async def scenario() -> None:
+        async with engines() as (engine,), httpx.AsyncClient(timeout=20) as client:
+            policy, data = tmp_path / "policy.yaml", tmp_path / "data"
+            policy.write_text(policy_text(engine))
+            (data / "policy.yaml.part").mkdir(parents=True)  # nothing can be written where this stands
+            async with serving(policy, data) as served:
+                assert "policy.yaml" in await served.told("not copied")
+                policy.write_text(policy_text(engine, "sk-other"))
+                done = await client.post(f"{served.admin}/admin/reload", headers=served.token)
+                assert done.status_code == 200
+                assert done.json()["policy_version"] in await served.told("not copied")
+                answer = await client.post(f"{served.url}/v1/chat/completions", json=CHAT, headers=bearer("sk-other"))
+                assert answer.status_code == 200
+
+    asyncio.run(scenario())
+
+
 def test_bad_starts_say_what_to_do(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engines() as (engine,):
