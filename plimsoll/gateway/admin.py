@@ -5,11 +5,13 @@ wants the token.
 """
 
 import hmac
+import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from plimsoll.errors import PlimsollError, PolicyError
 from plimsoll.gateway.feed import Feed
@@ -42,6 +44,12 @@ class Operations(Protocol):
         """Read the policy again and go by it. Raises PlimsollError, and then the old one stays."""
 
 
+_log = logging.getLogger(__name__)
+_log.addFilter(
+    # what is no HTTP is answered with a 400 and is no fault of ours: a port scan must not fill the log with tracebacks
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -66,7 +74,7 @@ class Admin:
                 web.post("/admin/reload", self._reload),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(app, access_log=None, logger=_log, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()

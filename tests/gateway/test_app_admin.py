@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import msgspec
+import pytest
 
 from plimsoll.errors import Fault, PolicyError, UsageError
 from plimsoll.gateway.admin import Admin, Reloaded
@@ -125,3 +126,23 @@ def test_a_slow_watcher_costs_events_not_memory() -> None:
         assert not watchers
 
     asyncio.run(scenario())
+
+
+JUNK = [b"\x00\x01\r\n\r\n", b"GET /metrics HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 99_999 + b"\r\n\r\n"]
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_what_is_no_http_leaves_no_trace_in_the_log(junk: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        admin = Admin(Operated(), "secret")
+        port = await admin.listen("127.0.0.1", 0)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(junk)
+            assert b" 400 " in await reader.readline()
+            writer.close()
+        finally:
+            await admin.close()
+
+    asyncio.run(scenario())
+    assert not caplog.records
