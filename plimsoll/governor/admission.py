@@ -2,6 +2,7 @@
 
 A tier's floor is its own at any time. What lies idle of a floor is lent only up to what running work is predicted
 (90 % bound) to give back within the lender's `wait`, so that a lender whose traffic returns waits no longer than that.
+An empty replica is lent whole: what fits it only by borrowing would else wait for ever beside idle room.
 """
 
 from math import ceil
@@ -92,7 +93,8 @@ def fits(replica: Replica, request: Request, lending: Lending, at: float) -> int
     left = free - (need - own)
     if replica.idle_floor - own <= left:
         return FREE
-    return LENT if lending.allows(replica, request, own, left, at) else NO
+    empty = replica.num_in_flight == 0  # nothing runs that could give back more: now, or never
+    return LENT if empty or lending.allows(replica, request, own, left, at) else NO
 
 
 def _must_pace(replica: Replica, request: Request, *, within_floor: bool) -> bool:

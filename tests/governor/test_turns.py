@@ -132,3 +132,9 @@ def test_round_robin_and_least_requests() -> None:
         places = [replica_of(service.ask(1)) for _ in range(6)]
         assert sorted(places) == sorted(["http://r0", "http://r1", "http://r2"] * 2)
         assert expected is None or places == expected
+
+
+def test_what_fits_an_empty_replica_only_by_borrowing_is_served() -> None:
+    """More than a lower tier's floor and the unheld room, beside nothing at all: it would else wait for ever."""
+    service = Service(policy_of(num_replicas=1), kv_blocks=100)
+    assert only(Dispatch, service.ask(1, "dan", prompt=160, output=1280)).reason is Reason.LENT
