@@ -58,7 +58,10 @@ class AnswerWriter:
         """Send body bytes (not empty), after the head if that still waits."""
         if self._chunked:
             body = b"%x\r\n%b\r\n" % (len(body), body)
-        self._send(body)
+        if self.started:  # as `_send` does: this is paid per event
+            self._client.write(body)
+        else:
+            self._send(body)
 
     def end(self, body: bytes) -> None:
         """Send the last body bytes, which may be none, and the end."""

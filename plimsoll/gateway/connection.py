@@ -116,8 +116,9 @@ class ClientConnection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send; does nothing once the client is gone."""
-        if self._transport is not None:
-            self._transport.write(data)
+        transport = self._transport
+        if transport is not None:
+            transport.write(data)
 
     def date(self) -> bytes:
         """The Date line of now."""

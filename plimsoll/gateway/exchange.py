@@ -143,8 +143,8 @@ class HttpExchange:
         if self._state != DISPATCHED or upstream is not self._upstream:
             upstream.abort()
             return
-        reading = self._reading or self._begin(upstream)
-        if reading is None:
+        reading = self._reading
+        if reading is None and (reading := self._begin(upstream)) is None:
             return
         if body:
             self._patience.last_read_at = self._clock()
@@ -213,7 +213,7 @@ class HttpExchange:
         if self.phase is not _DECODE:
             self.phase = _DECODE
             self._hands.first_token(self, at)
-        if reading.outgrown():
+        if tokens.num_tokens > reading.limit and reading.outgrown():
             self._hands.outgrown(self, tokens.num_tokens, at)
 
     def _is_over_early(self, error: int | None) -> bool:

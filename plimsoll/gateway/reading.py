@@ -15,14 +15,14 @@ _NO_LIMIT: Final = 1 << 62
 class Reading:
     """One answer, looked at while it passes. Content-coded bodies pass unseen."""
 
-    __slots__ = ("_closes", "_ends", "_limit", "_status", "length", "scanner", "tokens")
+    __slots__ = ("_closes", "_ends", "_status", "length", "limit", "scanner", "tokens")
 
     def __init__(self, head: AnswerHead, attempt: Attempt) -> None:
         self.scanner: EventScanner | None = None
         self._ends: BodyEnds | None = None
         self._status = head.status
         self._closes = head.until_close
-        self._limit = attempt.reserved_output_tokens or _NO_LIMIT
+        self.limit = attempt.reserved_output_tokens or _NO_LIMIT
         self.tokens = attempt.tokens
         self.length = head.length  # to announce to the client; None: the end is not known beforehand
         if head.plain and head.content_type.startswith(b"text/event-stream"):
@@ -39,10 +39,10 @@ class Reading:
     def outgrown(self) -> bool:
         """Whether the output has just passed its reservation, or a doubling of it."""
         total = self.tokens.num_tokens
-        if total <= self._limit:
+        if total <= self.limit:
             return False
-        while total > self._limit:
-            self._limit *= 2
+        while total > self.limit:
+            self.limit *= 2
         return True
 
     @property

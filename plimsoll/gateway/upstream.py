@@ -129,9 +129,10 @@ class UpstreamConnection(asyncio.Protocol):
         if self._fault:
             self._fail(Reason.BAD_UPSTREAM)
             return
-        if self.head is None or not self.head.length:
+        head = self.head
+        if head is None or not head.length:
             self._head_bytes += len(data)
-        if self.head is None:
+        if head is None:
             if self._head_bytes > MAX_HEAD:
                 self._fail(Reason.BAD_UPSTREAM)
             return
