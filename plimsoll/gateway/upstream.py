@@ -129,14 +129,16 @@ class UpstreamConnection(asyncio.Protocol):
         if self._fault:
             self._fail(Reason.BAD_UPSTREAM)
             return
-        head = self.head
-        if head is None or not head.length:
+        parts = self._parts
+        if parts:
+            self._head_bytes = 0  # what counts is a head, or trailers, without an end
+        else:
             self._head_bytes += len(data)
-        if head is None:
             if self._head_bytes > MAX_HEAD:
                 self._fail(Reason.BAD_UPSTREAM)
+                return
+        if self.head is None:
             return
-        parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         receiver.received(self, body)

@@ -289,6 +289,23 @@ def test_large_bodies_both_ways(loop: str) -> None:
     run(test, loop)
 
 
+@pytest.mark.parametrize(("trailers", "outcome"), [(1, Outcome.COMPLETED), (40_000, Outcome.FAILED)])
+def test_trailers_are_bounded_by_themselves(loop: str, trailers: int, outcome: Outcome) -> None:
+    """However long the body before them was."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    body = [chunk(b" " * 30_000), 0.01] * 5
+
+    async def test() -> None:
+        script = Script([head, *body, b"0\r\n" + b"x-sum: 1\r\n" * trailers + b"\r\n"])
+        async with ScriptedEngine([script]) as engine, serving(Recorder([engine.url])) as served:
+            client = await served.client()
+            await client.send(post())
+            await served.until(lambda: bool(served.hands.ends))
+            assert served.hands.ends[0].outcome is outcome
+
+    run(test, loop)
+
+
 def test_a_chunked_request_reaches_the_engine_whole(loop: str) -> None:
     async def test() -> None:
         async with ScriptedEngine([Script([json_answer(b"{}")])]) as engine, serving(Recorder([engine.url])) as served:
