@@ -293,7 +293,7 @@ def test_large_bodies_both_ways(loop: str) -> None:
 def test_trailers_are_bounded_by_themselves(loop: str, trailers: int, outcome: Outcome) -> None:
     """However long the body before them was."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-    body = [chunk(b" " * 30_000), 0.01] * 5
+    body: list[bytes | float | str] = [chunk(b" " * 30_000), 0.01] * 5
 
     async def test() -> None:
         script = Script([head, *body, b"0\r\n" + b"x-sum: 1\r\n" * trailers + b"\r\n"])
