@@ -57,17 +57,7 @@ class TokenClock:
             if self._pending_stall != 0.0:
                 gap -= self._pending_stall
                 self._pending_stall = 0.0
-            if gap <= 0.0 or self.num_tokens >= self._class_end:
-                self.add_gap(gap)
-            else:  # as `add_gap` does, without a further call
-                self.num_tokens += 1
-                index = ceil(log2(gap) * 32.0)
-                buckets = self._buckets
-                buckets[index] = buckets.get(index, 0) + 1
-                if gap > self.itl_max:  # noqa: PLR1730 - max() costs twice as much, and this is paid per token
-                    self.itl_max = gap
-                if gap > self._lowest:
-                    self._add_bad(gap, 1)
+            self.add_gap(gap)
         self.last_token_at = at
         if num > 1:
             self._add_zeros(num - 1)

@@ -20,7 +20,7 @@ from plimsoll.storage.keeper import Keeper
 from plimsoll.storage.policies import decode_policy, encode_policy
 from plimsoll.storage.reader import read_rows, sync_range
 from plimsoll.storage.rows import decode_settle
-from plimsoll.storage.segment import segments
+from plimsoll.storage.segment import base_of, segments
 from tests.storage.rows import NOVEMBER, POLICY, settle
 
 SMALL = 16 * 1024
@@ -123,7 +123,9 @@ def test_recovery_does_not_read_old_segments(home: Path) -> None:
     journal.close()
     oldest = segments(home / "journal")[0]
     oldest.write_bytes(b"x" * oldest.stat().st_size)
-    Journal.open(home, segment_bytes=SMALL).close()
+    journal = Journal.open(home, segment_bytes=SMALL)
+    assert not journal.recovered.interrupted
+    journal.close()
 
 
 class Written(NamedTuple):
@@ -386,10 +388,17 @@ def test_a_reader_behind_the_seal_finds_the_next_segment(home: Path, monkeypatch
     journal.close()
 
 
-def test_sync_range_covers_all_segments(home: Path) -> None:
+def test_sync_range_touches_the_segments_of_its_range_and_no_others(home: Path) -> None:
     journal = Journal.open(home, segment_bytes=SMALL)
     for number in range(1, 60):
         write(journal, range(number, number + 1))
         journal.flush()
-    sync_range(home / "journal", 0, list(read_rows(home / "journal", 0))[-1].end)
+    end = list(read_rows(home / "journal", 0))[-1].end
     journal.close()
+    sync_range(home / "journal", 0, end)
+    _, second, *_ = segments(home / "journal")
+    second.unlink()
+    second.symlink_to(home / "nowhere")  # whoever opens it now, fails
+    sync_range(home / "journal", 0, base_of(second))
+    with pytest.raises(FileNotFoundError):
+        sync_range(home / "journal", 0, end)
