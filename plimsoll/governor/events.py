@@ -9,6 +9,7 @@ from math import inf
 from msgspec import Struct
 
 from plimsoll.policy.policy import Policy, UpstreamTrust
+from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 from plimsoll.slo.timing import Timing
 
@@ -140,19 +141,36 @@ class ReplicasReported(Struct, frozen=True, tag=True):
 
 
 class BudgetState(Struct, frozen=True, gc=False):
-    """How much of its planned grant a tenant has used on its tightest objective."""
+    """Where one objective of one tenant stands, and what is to be done about it."""
 
     tenant: str
     objective: str
     spent_ratio: float | None  # of the planned grant; None: no plan
-    exhausted: bool = False
+    exhausted: bool = False  # acted on: dry-run and overrides are already applied
+    health: BudgetHealth = BudgetHealth.NO_PLAN
+    degrade: bool = False  # its non-critical requests are to be degraded now; acted on, as above
+
+
+class Standing(Struct, frozen=True, gc=False):
+    """What a tenant's last month gives or takes in [from_at, until_at), a calendar month in its zone."""
+
+    tenant: str
+    from_at: float
+    until_at: float
+    headroom: int = 0  # requests beyond `limits.concurrency` that it may hold
+    demoted: bool = False  # queued one rank lower; the floor is already applied
 
 
 class BudgetsReported(Struct, frozen=True, tag=True):
-    """Once a minute, journaled: forecasts and budget states, which ledger and governor cannot compute themselves."""
+    """Once a minute, journaled: budget states and standings, which the governor cannot compute itself.
+
+    Each report replaces the one before whole: a tenant that it does not name has neither. It carries the next month's
+    standings (provisional) beside this month's, so that the first request of a month meets the right one.
+    """
 
     at: float
     budgets: tuple[BudgetState, ...]
+    standings: tuple[Standing, ...] = ()
 
 
 class PolicyChanged(Struct, frozen=True, tag=True):

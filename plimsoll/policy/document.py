@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from plimsoll.errors import Fault, PolicyError, UnitError, UsageError
 from plimsoll.policy import presets
+from plimsoll.policy.budgetrules import read_budget
 from plimsoll.policy.objective import Sli
 from plimsoll.policy.policy import (
-    BudgetRules,
     Degradation,
     GatewayRules,
     Order,
@@ -36,7 +36,7 @@ VERSION: Final = 1
 _LARGEST: Final = 16 * 1024 * 1024
 """Bytes; a policy of ten thousand tenants has two million."""
 
-_SERVICE, _BUDGET, _TRIGGER, _SCHEDULING = Service(), BudgetRules(), Trigger(), Scheduling()
+_SERVICE, _TRIGGER, _SCHEDULING = Service(), Trigger(), Scheduling()
 _GATEWAY, _TIMEOUTS = GatewayRules(), Timeouts()
 
 
@@ -99,7 +99,9 @@ def examine(text: str, profile_check: ProfileCheck | None = None) -> Examination
 def known_keys() -> list[str]:
     """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
     faults = Faults()
-    whole = "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {}}]\npools: [{}]\nbudget: {}\n"
+    whole = (
+        "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {}}]\npools: [{}]\nbudget: {exceptions: [{}]}\n"
+    )
     whole += "degradation: {when: {}}\nscheduling: {}\ngateway: {timeouts: {}}\n"
     top = compose(whole, faults)
     if top is not None:
@@ -112,12 +114,13 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
         top.fault("plimsoll", f"this Plimsoll reads version {VERSION} of the document")
     service = _read_service(top)
     tiers = read_tiers(top, service)
+    tenants = read_tenants(top, tiers)
     policy = Policy(
         service=service,
         tiers=tiers,
-        tenants=read_tenants(top, tiers),
+        tenants=tenants,
         pools=(pools := read_pools(top, profile_check)),
-        budget=_read_budget(top),
+        budget=read_budget(top, service, tiers, tenants),
         degradation=_read_degradation(top, pools),
         scheduling=_read_scheduling(top),
         gateway=_read_gateway(top),
@@ -159,20 +162,6 @@ def _read_period(section: Section) -> str:
         section.fault("period", "a rolling window has whole days, from 1d to 366d")
         return _SERVICE.period
     return f"{int(seconds // 86_400)}d"
-
-
-def _read_budget(top: Section) -> BudgetRules:
-    section = top.section("budget")
-    if section is None:
-        return BudgetRules()
-    rules = BudgetRules(
-        warn_at=section.ratio("warn_at", _BUDGET.warn_at, above=Fraction(0)),
-        degrade_at=section.ratio("degrade_at", _BUDGET.degrade_at, above=Fraction(0)),
-    )
-    section.done()
-    if rules.warn_at > rules.degrade_at:
-        section.fault("warn_at", "must not be above degrade_at: the warning comes first")
-    return rules
 
 
 def _read_degradation(top: Section, pools: tuple[Pool, ...]) -> Degradation:

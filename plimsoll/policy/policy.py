@@ -85,11 +85,33 @@ class Pool(Struct, frozen=True):
     engine_priority: bool = False  # the engine schedules by `priority`: the tier's rank goes along
 
 
+class ExceptionKind(StrEnum):
+    """Planned changes that eat nobody's budget."""
+
+    MODEL_UPGRADE = "model_upgrade"
+    PLANNED_MOVE = "planned_move"  # between regions, or to greener power
+
+
+class ExceptionWindow(Struct, frozen=True):
+    """Requests that arrive in [from_at, until_at) neither grant nor spend: what breaks is booked on another account."""
+
+    kind: ExceptionKind
+    from_at: float  # UTC epoch s
+    until_at: float
+    tenants: tuple[str, ...] = ()  # (): all
+
+
 class BudgetRules(Struct, frozen=True):
-    """At which shares of the planned grant the service acts."""
+    """At which shares of the planned grant the service acts, and how budget is lent and exchanged."""
 
     warn_at: Fraction = Fraction(4, 5)
     degrade_at: Fraction = Fraction(19, 20)
+    hysteresis: Fraction = Fraction(1, 50)  # of the planned grant: a state is left that far below where it is entered
+    dry_run: bool = False  # states are told and kept on record, nothing is done
+    borrow_cap: Fraction = Fraction(1, 2)  # of the borrower's own grant to date
+    exchange_cap: Fraction = Fraction(1, 2)  # of the tenant's base concurrency
+    demotion_floor: str | None = None  # the lowest tier in whose turn a demoted tenant waits; None: the lowest of all
+    exceptions: tuple[ExceptionWindow, ...] = ()
 
 
 class Trigger(Struct, frozen=True):

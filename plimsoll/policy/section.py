@@ -160,6 +160,14 @@ class Section:
             return default
         return text
 
+    def instant(self, key: str) -> str | None:
+        """The text of a date or time, which YAML has a type of its own for."""
+        text = self._scalar(key)
+        if text is not None and self._values[key].tag not in {_TAG + "str", _TAG + "timestamp"}:
+            self.fault(key, f"{text} is no time", "2026-11-30T02:00")
+            return None
+        return text
+
     def flag(self, key: str, default: bool) -> bool:
         """true or false."""
         text = self._scalar(key)

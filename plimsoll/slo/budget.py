@@ -10,12 +10,34 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from enum import StrEnum
 from fractions import Fraction
 from math import floor
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
+
+
+class BudgetHealth(StrEnum):
+    """How a budget is. Nothing is done on the last four, which are unknown, not good (law 8)."""
+
+    HEALTHY = "healthy"
+    WARN = "warn"  # `warn_at` of the planned grant is spent
+    DEGRADED = "degraded"  # `degrade_at` is
+    EXHAUSTED = "exhausted"  # all of it is
+    NOT_JUDGED = "not_judged"  # too many requests censored below the threshold
+    NO_PLAN = "no_plan"  # neither a commitment nor seven days' traffic to plan by
+    NO_TRAFFIC = "no_traffic"  # nothing was judged this month
+    TOO_FEW = "too_few"  # the planned grant allows less than one bad event
+
+
+class HourCount(NamedTuple):
+    """What was judged in one hour, by the instant at which requests ended."""
+
+    hour: int  # UTC epoch s // 3600
+    num_judged: int  # requests, or tokens for ITL
+    num_bad: int
 
 
 class Judged(NamedTuple):

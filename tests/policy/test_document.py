@@ -99,6 +99,8 @@ def test_ten_mistakes_give_their_messages_at_once() -> None:
     assert "800ms" in text
 
 
+_AT, _KIND, _DAY = "budget.exceptions[0]", "kind: planned_move", "from: 2026-11-02, until: 2026-11-03"
+
 ONE_MISTAKE = [
     ("plimsoll: 1", "plimsoll: 2", "plimsoll"),
     ("plimsoll: 1\n", "", "plimsoll"),
@@ -147,6 +149,14 @@ ONE_MISTAKE = [
     ("degrade_target: true", "degrade_target: false", "degradation.levels"),
     ("degrade_target: true", "engine_key: $KEY\n    degrade_target: true", "pools[2].engine_key"),
     ("warn_at: 80%", "warn_at: 99%", "budget.warn_at"),
+    ("warn_at: 80%", "warn_at: 80%, hysteresis: 80%", "budget.hysteresis"),
+    ("warn_at: 80%", "warn_at: 80%, demotion_floor: tin", "budget.demotion_floor"),
+    ("warn_at: 80%", "warn_at: 80%, borrow_cap: -5%", "budget.borrow_cap"),
+    ("warn_at: 80%", "warn_at: 80%, exceptions: [{kind: party, from: 2026-11-01, until: 2026-11-02}]", f"{_AT}.kind"),
+    ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, until: 2026-11-02}}]", f"{_AT}.from"),
+    ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, from: 2026-11-31, until: 2026-12-02}}]", f"{_AT}.from"),
+    ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, from: 2026-11-02, until: 2026-11-02}}]", f"{_AT}.until"),
+    ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, {_DAY}, tenants: [acme, nobody]}}]", f"{_AT}.tenants"),
     ("p99_of: itl", "p99_of: availability", "degradation.when.p99_of"),
     ("period: month", "period: 36h", "service.period"),
     ("name: acme", "name: ' '", "tenants[0].name"),
@@ -328,3 +338,10 @@ def test_presets_change_the_rules_and_nothing_else() -> None:
     assert document.parse(SMALL + "scheduling: fcfs").scheduling == PRESETS["fcfs"]
     with pytest.raises(UsageError, match="known: default, fcfs"):
         preset(policy, "lifo")
+
+
+def test_windows_of_exception_begin_by_the_clock_of_the_service() -> None:
+    windows = "[{kind: model_upgrade, from: 2026-11-02T02:00, until: 2026-11-02T04:00Z, tenants: [acme]}]"
+    (window,) = document.parse(TEXT.replace("warn_at: 80%", f"warn_at: 80%, exceptions: {windows}")).budget.exceptions
+    assert (window.kind, window.tenants) == ("model_upgrade", ("acme",))
+    assert (window.from_at, window.until_at) == (1_793_556_000.0, 1_793_592_000.0)  # 02:00 in Shanghai is 18:00 UTC

@@ -1,0 +1,84 @@
+"""Reads `budget`: when the service acts on spent budget, how it is lent and exchanged, and what it does not count."""
+
+from datetime import datetime
+from fractions import Fraction
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from plimsoll.policy.policy import BudgetRules, ExceptionKind, ExceptionWindow, Service, Tenant, Tier
+from plimsoll.policy.section import Section
+
+_BUDGET: Final = BudgetRules()  # its defaults
+
+
+def read_budget(top: Section, service: Service, tiers: tuple[Tier, ...], tenants: tuple[Tenant, ...]) -> BudgetRules:
+    """The rules, with every fault told; times without an offset are in the service's zone."""
+    section = top.section("budget")
+    if section is None:
+        return BudgetRules()
+    rules = BudgetRules(
+        warn_at=section.ratio("warn_at", _BUDGET.warn_at, above=Fraction(0)),
+        degrade_at=section.ratio("degrade_at", _BUDGET.degrade_at, above=Fraction(0)),
+        hysteresis=section.ratio("hysteresis", _BUDGET.hysteresis),
+        dry_run=section.flag("dry_run", _BUDGET.dry_run),
+        borrow_cap=section.ratio("borrow_cap", _BUDGET.borrow_cap, most=10),
+        exchange_cap=section.ratio("exchange_cap", _BUDGET.exchange_cap, most=10),
+        demotion_floor=_read_floor(section, tiers),
+        exceptions=tuple(
+            [
+                window
+                for each in section.sections("exceptions")
+                if (window := _read_window(each, service.timezone, tenants)) is not None
+            ]
+        ),
+    )
+    section.done()
+    if rules.warn_at > rules.degrade_at:
+        section.fault("warn_at", "must not be above degrade_at: the warning comes first")
+    if rules.hysteresis >= rules.warn_at:
+        section.fault("hysteresis", "must be below warn_at: a warning could never end")
+    return rules
+
+
+def _read_floor(section: Section, tiers: tuple[Tier, ...]) -> str | None:
+    if not section.has("demotion_floor"):
+        section.text("demotion_floor")
+        return None
+    name = section.text("demotion_floor")
+    known = [tier.name for tier in tiers]
+    if name and name not in known and "" not in known:
+        section.fault("demotion_floor", f"no tier is named {name!r}", f"known tiers: {', '.join(known) or 'none'}")
+    return name or None
+
+
+def _read_window(section: Section, zone: str, tenants: tuple[Tenant, ...]) -> ExceptionWindow | None:
+    given = [section.required(key) for key in ("kind", "from", "until")]
+    kind = section.choice("kind", ExceptionKind, None)
+    begin, end = _read_instant(section, "from", zone), _read_instant(section, "until", zone)
+    known = {tenant.name for tenant in tenants}
+    named = section.texts("tenants")
+    for name, line in named:
+        if name not in known:
+            section.faults.add(section.at("tenants"), line, f"no tenant is named {name!r}")
+    section.done()
+    if not all(given) or kind is None or begin is None or end is None:
+        return None
+    if begin >= end:
+        section.fault("until", "must be after from")
+        return None
+    return ExceptionWindow(kind, begin, end, tuple([name for name, _ in named]))
+
+
+def _read_instant(section: Section, key: str, zone: str) -> float | None:
+    """UTC epoch s of a date or time as YAML writes it."""
+    if not section.has(key):
+        return None
+    text = section.instant(key)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        section.fault(key, f"{text!r} is no time", "2026-11-30T02:00, in the service's zone unless it names an offset")
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))).timestamp()
