@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.analytics.report import report_of
+from plimsoll.cli import workloads
 from plimsoll.engine import profiles
 from plimsoll.governor.decisions import Settle
 from plimsoll.policy import document
@@ -14,7 +15,6 @@ from plimsoll.requestlog.record import Record
 from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.summary import ReplicaSummary, Run
 from plimsoll.sim.workload import Workload
-from plimsoll.sim.workloaddocument import parse
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.projections import Projections
 
@@ -41,15 +41,13 @@ def policy_of(task: Task) -> Policy:
 
 def workload_of(task: Task) -> Workload:
     """The workload, as long as asked for."""
-    workload = parse(task.workload_path.read_text(), str(task.workload_path))
-    return Workload(workload.tenants, task.duration or workload.duration, workload.model)
+    models = [pool.model for pool in policy_of(task).pools]
+    return workloads.load(task.workload_path)[0].lasting(task.duration, models[0] if models else "")
 
 
 def run_task(task: Task, progress: Callable[[float, int], None], stopped: Callable[[], bool]) -> Run:
     """Simulate; `progress` is told the simulated time and the requests so far, `stopped` asked now and then."""
     policy, workload = policy_of(task), workload_of(task)
-    if not workload.model and policy.pools:
-        workload = Workload(workload.tenants, workload.duration, policy.pools[0].model)
     known = {pool.profile: profiles.load(pool.profile) for pool in policy.pools if pool.profile}
     settled: list[Settle] = []
     simulation = Simulation(policy, known, workload.arrivals(task.seed), settled.append)

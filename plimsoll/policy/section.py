@@ -88,6 +88,9 @@ class Section:
         """The path of a key of this section."""
         return f"{self.path}.{key}" if self.path else key
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
     def line_of(self, key: str) -> int:
         """The line where the key stands; the section's own where it does not."""
         return self._lines.get(key, self.line)
@@ -245,13 +248,20 @@ class Section:
             self.warn(key, f"{text} is less than one in a hundred", f"did you mean {bare} without the % sign?")
         return ratio
 
+    def items(self, key: str) -> tuple[tuple[str, int], ...] | None:
+        """A list of plain values as written, each with its line; None (with a fault where it is no list) without it."""
+        node = self._node(key)
+        if not isinstance(node, SequenceNode) or not all(isinstance(item, ScalarNode) for item in node.value):
+            if node is not None:
+                self.fault(key, "must be a list of plain values")
+            return None
+        return tuple((str(item.value), item.start_mark.line + 1) for item in node.value)
+
     def texts(self, key: str) -> tuple[tuple[str, int], ...]:
         """A list of texts, each with its line; a single text is taken as a list of one."""
         node = self._node(key)
-        if node is None:
-            return ()
         found: list[tuple[str, int]] = []
-        for i, item in enumerate(node.value if isinstance(node, SequenceNode) else [node]):
+        for i, item in enumerate(node.value if isinstance(node, SequenceNode) else [node] if node is not None else []):
             line = item.start_mark.line + 1
             if isinstance(item, ScalarNode) and item.tag == _TAG + "str" and item.value.strip():
                 found.append((item.value, line))

@@ -1,27 +1,64 @@
 """How a synthetic tenant behaves: a few numbers from which its arrivals are drawn."""
 
+from functools import cached_property
 from math import inf
+from statistics import NormalDist
+from typing import Final
 
+import msgspec
 from msgspec import Struct
+
+HOUR: Final = 3600.0
+DAY: Final = 86_400.0
+_RIM: Final = 1e-5
+"""The lowest and highest knot of a table of quantiles stand for this far from 0 and 1: no draw lies beyond them."""
 
 
 class Lengths(Struct, frozen=True):
-    """Token counts: log-normal by median and sigma, capped; sigma 0 is a constant."""
+    """Token counts, capped: log-normal by median and sigma (0: a constant), or, where given, a table of quantiles.
+
+    `quantiles` are pairs (share of requests, tokens), both rising; between them it is interpolated.
+    """
 
     median: float
     sigma: float = 0.0
     most: int = 1 << 20
+    quantiles: tuple[tuple[float, float], ...] = ()
+
+    def knots(self) -> tuple[list[float], list[float]]:
+        """The table as standard normal quantiles and tokens, so that one normal draw finds its length."""
+        normal = NormalDist()
+        return (
+            [normal.inv_cdf(min(max(share, _RIM), 1.0 - _RIM)) for share, _ in self.quantiles],
+            [tokens for _, tokens in self.quantiles],
+        )
 
 
-class TenantProfile(Struct, frozen=True):
-    """One tenant. Rates are requests a second; a session of n turns counts as n requests."""
+class Bursts(Struct, frozen=True):
+    """On and off in turn, for exponential times of these means in s; `quiet` is the rate when off ÷ that when on."""
+
+    on: float
+    off: float
+    quiet: float = 0.0
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """On the rate, when on and when off; their mean over time is 1."""
+        high = (self.on + self.off) / (self.on + self.quiet * self.off)
+        return high, high * self.quiet
+
+
+class TenantProfile(Struct, frozen=True, dict=True):
+    """One tenant, or one phase of it. Rates are requests a second; a session of n turns counts as n requests."""
 
     name: str
     rate: float
     model: str = ""
     prompt: Lengths = Lengths(800.0, 1.0, 8192)
     output: Lengths = Lengths(200.0, 0.7, 2048)
+    correlation: float = 0.0  # of prompt and output lengths, as standard normal variables (a Gaussian copula)
     burstiness: float = 1.0  # squared coefficient of variation of gaps: 1 is Poisson, 0 is regular
+    bursts: Bursts | None = None
     max_output: int = 0  # what clients ask for: a cap for all; 0: none; -1: each its exact length
     shared_tokens: int = 0  # beginning that all prompts of a variant share (a system prompt)
     variants: int = 1
@@ -31,26 +68,45 @@ class TenantProfile(Struct, frozen=True):
     ends: float = inf
     changes: tuple[tuple[float, float], ...] = ()  # (at, rate): from then on
     daily: tuple[float, ...] = ()  # factors on the rate, one an hour of the day
+    weekly: tuple[float, ...] = ()  # and one a day of the week, from Monday
     tier: str = ""
     cause: str = ""
     criticality: str = "critical"
     streaming: bool = True
     patience: float = inf
-    upstream: Lengths | None = None  # time spent before us, ms by median and sigma
+    upstream: Lengths | None = None  # time spent before us, ms
+    phase: int = 0  # a tenant that changes more than its rate is several profiles of one name, one after another
+    clock_at: float = 0.0  # s since Monday 00:00, in the tenant's zone, when the workload starts
+
+    @cached_property
+    def key(self) -> str:
+        """What its dice are named after."""
+        return f"{self.name}#{self.phase}" if self.phase else self.name
+
+    def scaled(self, factor: float) -> "TenantProfile":
+        """The same with all rates multiplied; the same dice."""
+        changes = tuple((at, rate * factor) for at, rate in self.changes)
+        return msgspec.structs.replace(self, rate=self.rate * factor, changes=changes)
 
     def rate_at(self, at: float) -> float:
-        """Requests a second at an instant."""
+        """Requests a second at an instant, bursts apart."""
         if not self.starts <= at < self.ends:
             return 0.0
         rate = self.rate
         for since, changed in self.changes:
             if at >= since:
                 rate = changed
-        return rate * (self.daily[int(at // 3600) % len(self.daily)] if self.daily else 1.0)
+        clock = self.clock_at + at
+        if self.daily:
+            rate *= self.daily[int(clock // HOUR) % len(self.daily)]
+        if self.weekly:
+            rate *= self.weekly[int(clock // DAY) % 7]
+        return rate
 
     def edges(self, until: float) -> list[float]:
         """The instants up to `until` at which the rate may change, in order, `until` last."""
         edges = {self.starts, self.ends, until, *(since for since, _ in self.changes)}
-        if self.daily:
-            edges.update(3600.0 * hour for hour in range(1, int(until // 3600) + 1))
+        if self.daily or self.weekly:
+            first = HOUR - self.clock_at % HOUR
+            edges.update(first + HOUR * hour for hour in range(int((until - first) // HOUR) + 1))
         return sorted(edge for edge in edges if 0.0 < edge <= until)

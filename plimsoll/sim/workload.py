@@ -4,9 +4,9 @@ Arrival instants come by change of time: gaps of unit mean are summed and mapped
 cumulated rate, so that a change of rate moves later arrivals and redraws none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from heapq import merge
-from math import inf
+from math import inf, sqrt
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.randomness import stream
-from plimsoll.sim.tenantprofile import Lengths, TenantProfile
+from plimsoll.sim.tenantprofile import Bursts, Lengths, TenantProfile
+from plimsoll.sim.tracetraffic import TraceTraffic
 
 BLOCK: Final = 1024  # requests drawn at once
 HASH_TOKENS: Final = 512
@@ -22,21 +23,52 @@ _VARIANTS: Final = 1 << 33  # names of shared beginnings lie above those of sess
 
 
 class Workload:
-    """Tenants and a duration in s. `arrivals(seed)` is the same for the same seed, whoever else takes part."""
+    """Tenants, traces and a duration in s. `arrivals(seed)` is the same for the same seed, whoever else takes part."""
 
-    def __init__(self, tenants: tuple[TenantProfile, ...], duration: float, model: str = "") -> None:
+    def __init__(
+        self,
+        tenants: tuple[TenantProfile, ...],
+        duration: float,
+        model: str = "",
+        traces: tuple[TraceTraffic, ...] = (),
+        start_at: float | None = None,
+    ) -> None:
         self.tenants = tenants
         self.duration = duration
         self.model = model
+        self.traces = traces
+        self.start_at = start_at
+        """UTC epoch s at which simulated time starts; None: the simulation's own."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Whose requests it holds, each once, in the order of the file."""
+        senders = [name for trace in self.traces for name in trace.names]
+        return tuple(dict.fromkeys([*(tenant.name for tenant in self.tenants), *senders]))
 
     def without(self, name: str) -> "Workload":
         """The same traffic without one tenant; nobody else's requests change."""
         rest = tuple(tenant for tenant in self.tenants if tenant.name != name)
-        return Workload(rest, self.duration, self.model)
+        return self._with(rest, tuple(trace.without(name) for trace in self.traces))
+
+    def scaled(self, factor: float, names: Collection[str] | None = None) -> "Workload":
+        """The same traffic at `factor` times its rate, of those tenants only where `names` is given; the same dice."""
+        tenants = tuple(
+            tenant.scaled(factor) if names is None or tenant.name in names else tenant for tenant in self.tenants
+        )
+        return self._with(tenants, tuple(trace.scaled(factor, names) for trace in self.traces))
+
+    def lasting(self, duration: float, model: str) -> "Workload":
+        """The same for so long (0: as it is), with a model for whoever names none."""
+        return Workload(self.tenants, duration or self.duration, self.model or model, self.traces, self.start_at)
+
+    def _with(self, tenants: tuple[TenantProfile, ...], traces: tuple[TraceTraffic, ...]) -> "Workload":
+        return Workload(tenants, self.duration, self.model, traces, self.start_at)
 
     def arrivals(self, seed: int) -> Iterator[Arrival]:
-        """All requests, in order of time; ties go by the order of tenants."""
+        """All requests, in order of time; ties go by the order of tenants, traces last."""
         streams = [_Tenant(tenant, self, seed).arrivals() for tenant in self.tenants]
+        streams += [trace.arrivals(seed, self.duration, self.model, n) for n, trace in enumerate(self.traces)]
         return merge(*streams, key=lambda arrival: arrival.at)
 
 
@@ -48,7 +80,7 @@ class _Tenant:
         self._seed = seed
         self._duration = workload.duration
         self._model = profile.model or workload.model
-        digest = stream(seed, "prefix", profile.name).integers(1 << 19)
+        digest = stream(seed, "prefix", profile.key).integers(1 << 19)
         self._base = int(digest) << 44  # of its prefix hashes: nobody else's
 
     def arrivals(self) -> Iterator[Arrival]:
@@ -60,32 +92,57 @@ class _Tenant:
 
     def _starts(self, rate_factor: float) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Instants of arrival, a block at a time, with the block's number."""
-        edges = [0.0, *self._profile.edges(self._duration)]
-        rates = [self._profile.rate_at(start) * rate_factor for start in edges[:-1]]
-        grown = np.concatenate([[0.0], np.cumsum(np.diff(edges) * rates)])
+        edges, rates = self._rates()
+        grown = np.concatenate([[0.0], np.cumsum(np.diff(edges) * rates * rate_factor)])
         number, total = 0, 0.0
         while True:
             sums = total + np.cumsum(self._gaps(number))
             total = float(sums[-1])
-            yield number, _inverse(sums[sums < grown[-1]], grown, np.array(edges))
+            yield number, _inverse(sums[sums < grown[-1]], grown, edges)
             if total >= grown[-1]:
                 return
             number += 1
+
+    def _rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Instants at which the rate changes, from 0 to the end, and the rate from each to the next."""
+        edges = np.array([0.0, *self._profile.edges(self._duration)])
+        rates = np.array([self._profile.rate_at(start) for start in edges[:-1].tolist()])
+        if self._profile.bursts is None:
+            return edges, rates
+        turns, is_on = self._turns(self._profile.bursts)
+        whole = np.union1d(edges, turns[turns < self._duration])
+        starts = whole[:-1]
+        high, low = self._profile.bursts.factors
+        on = is_on[np.searchsorted(turns, starts, side="right") - 1]
+        return whole, rates[np.searchsorted(edges, starts, side="right") - 1] * np.where(on, high, low)
+
+    def _turns(self, bursts: Bursts) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The instants at which it turns on or off, from 0 on beyond the end, and which of the two."""
+        draws = stream(self._seed, "bursts", self._profile.key)
+        on = bool(draws.random() < bursts.on / (bursts.on + bursts.off))
+        instants, states, at = [0.0], [on], 0.0
+        while at < self._duration:
+            at += float(draws.exponential(bursts.on if on else bursts.off))
+            on = not on
+            instants.append(at)
+            states.append(on)
+        return np.array(instants), np.array(states)
 
     def _gaps(self, block: int) -> NDArray[np.float64]:
         """Gaps of unit mean between arrivals."""
         burstiness = self._profile.burstiness
         if burstiness == 0.0:
             return np.ones(BLOCK)
-        draws = stream(self._seed, "arrivals", self._profile.name, block)
+        draws = stream(self._seed, "arrivals", self._profile.key, block)
         return draws.gamma(1.0 / burstiness, burstiness, BLOCK)
 
     def _singles(self) -> Iterator[Arrival]:
         profile = self._profile
         for block, starts in self._starts(1.0):
-            prompts = self._lengths(profile.prompt, "prompt", block)
-            outputs = self._lengths(profile.output, "output", block)
-            variants = stream(self._seed, "variant", profile.name, block).integers(profile.variants, size=BLOCK)
+            first, second = self._normals("prompt", block), self._normals("output", block)
+            prompts = _tokens(profile.prompt, first)
+            outputs = _tokens(profile.output, _joint(first, second, profile.correlation))
+            variants = stream(self._seed, "variant", profile.key, block).integers(profile.variants, size=BLOCK)
             upstream = self._upstream(block)
             for index, at in enumerate(starts.tolist()):
                 prompt = int(prompts[index]) + profile.shared_tokens
@@ -106,16 +163,19 @@ class _Tenant:
 
     def _session(self, number: int, at: float) -> Iterator[Arrival]:
         profile = self._profile
-        draws = stream(self._seed, "session", profile.name, number)
+        draws = stream(self._seed, "session", profile.key, number)
         variant = int(draws.integers(profile.variants))
         gaps = draws.exponential(profile.think, profile.turns)
-        prompts, outputs = (_draw(lengths, draws, profile.turns) for lengths in (profile.prompt, profile.output))
+        first, second = draws.standard_normal(profile.turns), draws.standard_normal(profile.turns)
+        prompts = _tokens(profile.prompt, first)
+        outputs = _tokens(profile.output, _joint(first, second, profile.correlation))
+        upstream = self._upstream_of(number)
         history = profile.shared_tokens
         for turn in range(profile.turns):
             prompt, output = history + int(prompts[turn]), int(outputs[turn])
             if at < self._duration and prompt <= profile.prompt.most + profile.shared_tokens:
                 hashes = self._hashes(variant, number, prompt)
-                yield self._arrival(at, prompt, output, hashes, f"{profile.name}-{number}", None)
+                yield self._arrival(at, prompt, output, hashes, f"{profile.key}-{number}", upstream)
             history = prompt + output
             at += float(gaps[turn])
 
@@ -147,19 +207,35 @@ class _Tenant:
         shared, own = self._base + (_VARIANTS + variant << 10), self._base + (number << 10)
         return tuple(shared + i if i < num_shared else own + i for i in range(tokens // HASH_TOKENS))
 
-    def _lengths(self, lengths: Lengths, purpose: str, block: int) -> NDArray[np.int64]:
-        return _draw(lengths, stream(self._seed, purpose, self._profile.name, block), BLOCK)
+    def _normals(self, purpose: str, block: int) -> NDArray[np.float64]:
+        return stream(self._seed, purpose, self._profile.key, block).standard_normal(BLOCK)
 
     def _upstream(self, block: int) -> list[float | None]:
         lengths = self._profile.upstream
         if lengths is None:
             return [None] * BLOCK
-        return [ms / 1000.0 for ms in self._lengths(lengths, "upstream", block).tolist()]
+        return [ms / 1000.0 for ms in _tokens(lengths, self._normals("upstream", block)).tolist()]
+
+    def _upstream_of(self, session: int) -> float | None:
+        """What was spent before a session's requests came here: retrieval and tools of one agent take alike long."""
+        lengths = self._profile.upstream
+        if lengths is None:
+            return None
+        normal = stream(self._seed, "upstream of a session", self._profile.key, session).standard_normal(1)
+        return int(_tokens(lengths, normal)[0]) / 1000.0
 
 
-def _draw(lengths: Lengths, draws: np.random.Generator, num: int) -> NDArray[np.int64]:
-    """`num` token counts, at least 1."""
-    values = lengths.median * np.exp(lengths.sigma * draws.standard_normal(num))
+def _joint(first: NDArray[np.float64], second: NDArray[np.float64], correlation: float) -> NDArray[np.float64]:
+    """`second` made to correlate with `first`, both standard normal."""
+    return second if correlation == 0.0 else correlation * first + sqrt(1.0 - correlation**2) * second
+
+
+def _tokens(lengths: Lengths, normals: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Standard normal draws as token counts, at least 1."""
+    if lengths.quantiles:
+        values = np.interp(normals, *lengths.knots())
+    else:
+        values = lengths.median * np.exp(lengths.sigma * normals)
     return np.clip(np.rint(values), 1, lengths.most).astype(np.int64)
 
 

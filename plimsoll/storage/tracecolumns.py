@@ -14,6 +14,8 @@ from plimsoll.storage.tracerow import TraceRow
 Cells = Mapping[str, object]
 MOONCAKE_BLOCK: Final = 512  # tokens a hash id stands for (Mooncake, FAST '25, trace description)
 SERVINGSIM_BLOCK: Final = 16
+NO_INSTANT: Final = float("-inf")
+"""Stands for the instant of a row that has none."""
 
 
 class TraceFormat(NamedTuple):
@@ -115,15 +117,51 @@ def _own(cells: Cells) -> TraceRow:
     )
 
 
+def _burstgpt(cells: Cells) -> TraceRow:
+    lengths = _count(cells, "Request tokens"), _count(cells, "Response tokens")
+    return TraceRow(_number(cells, "Timestamp"), *lengths, session=_text(cells, "Session ID"))
+
+
+def _vidur(cells: Cells) -> TraceRow:
+    lengths = _count(cells, "num_prefill_tokens"), _count(cells, "num_decode_tokens")
+    return TraceRow(_number(cells, "arrived_at"), *lengths)
+
+
+def _lengths(prompt: str, output: str) -> Callable[[Cells], TraceRow]:
+    """Of data sets that hold lengths and no instants: `traces.read` lets them come one a second."""
+
+    def read(cells: Cells) -> TraceRow:
+        return TraceRow(NO_INSTANT, _count(cells, prompt), _count(cells, output))
+
+    return read
+
+
+_LENGTHS: Final = tuple(
+    [
+        TraceFormat(f"lengths ({prompt}, {output})", frozenset({prompt, output}), _lengths(prompt, output))
+        for prompt, output in (
+            ("prompt_tokens", "output_tokens"),
+            ("num_prefill_tokens", "num_decode_tokens"),
+            ("input_tokens", "output_tokens"),
+            ("prompt_len", "output_len"),
+            ("input_len", "output_len"),
+        )
+    ]
+)
+"""As people cut them from ShareGPT and the like."""
 CSV_FORMATS: Final = (
     TraceFormat("Azure", frozenset({"TIMESTAMP", "ContextTokens", "GeneratedTokens"}), _azure),
     TraceFormat("LLMServingSim requests", frozenset({"arrival_s", "input_tokens", "output_tokens"}), _bench),
     TraceFormat("APEX", frozenset({"arrival_offset_ns", "context_tokens", "generated_tokens"}), _apex),
     TraceFormat("Plimsoll", frozenset({"at", "prompt_tokens", "output_tokens"}), _own),
+    TraceFormat("BurstGPT", frozenset({"Timestamp", "Request tokens", "Response tokens"}), _burstgpt),
+    TraceFormat("Vidur", frozenset({"arrived_at", "num_prefill_tokens", "num_decode_tokens"}), _vidur),
+    *_LENGTHS,
 )
 JSONL_FORMATS: Final = (
     TraceFormat("Mooncake", frozenset({"timestamp", "input_length", "output_length"}), _mooncake),
     TraceFormat("LLMServingSim workload", frozenset({"arrival_ns", "input_toks", "output_toks"}), _servingsim),
     TraceFormat("Plimsoll", frozenset({"at", "prompt_tokens", "output_tokens"}), _own),
+    *_LENGTHS,
 )
 """Looked through in order: the first whose columns are all there is it."""

@@ -111,6 +111,30 @@ def test_a_bad_row_is_named(tmp_path: Path, text: str, row: int, rule: str) -> N
     assert rule in caught.value.rule
 
 
+def test_faulty_rows_are_left_out_and_told_where_asked(tmp_path: Path) -> None:
+    text = AZURE + "2023-11-16 18:15:46.0,374,44\n2023-11-16 18:15:40.0,374,44\n2023-11-16 18:15:47.0,0,44\n1,2\n"
+    told: list[TraceError] = []
+    rows = list(read(write(tmp_path, text + "2023-11-16 18:15:48.0,9,9\n"), told.append))
+    assert [(row.at, row.prompt_tokens) for row in rows] == [(0.0, 374), (2.0, 9)]
+    assert [(error.row, error.rule.split()[0]) for error in told] == [(2, "time"), (3, "prompt"), (4, "2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("prompt_len,output_len\n7,8\n9,10\n", [(0.0, 7, 8), (1.0, 9, 10)]),
+        ("num_prefill_tokens,num_decode_tokens\n7,8\n", [(0.0, 7, 8)]),
+        ("arrived_at,num_prefill_tokens,num_decode_tokens\n5,7,8\n6.5,9,10\n", [(0.0, 7, 8), (1.5, 9, 10)]),
+        ('{"prompt_tokens": 7, "output_tokens": 8}\n', [(0.0, 7, 8)]),
+    ],
+)
+def test_lengths_without_instants_come_one_a_second(
+    tmp_path: Path, text: str, expected: list[tuple[float, int, int]]
+) -> None:
+    rows = read(write(tmp_path, text))
+    assert [(row.at, row.prompt_tokens, row.output_tokens) for row in rows] == expected
+
+
 def test_a_file_that_is_not_there_or_torn(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no trace at"):
         list(read(tmp_path / "none.csv"))
