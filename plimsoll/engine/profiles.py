@@ -47,11 +47,12 @@ def parse(text: str, source: str) -> EngineProfile:
 
 
 def _yaml(text: str, source: str) -> Any:
-    from ruamel.yaml import YAML  # noqa: PLC0415 - heavy; most commands never read a profile
-    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - heavy; most commands never read a profile
+
+    from plimsoll.policy.yamlreader import reader  # noqa: PLC0415 - as above
 
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        return reader().load(text)
     except RecursionError as error:
         raise ProfileError(f"{source}: nested too deeply to be meant") from error
     except YAMLError as error:

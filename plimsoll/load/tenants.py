@@ -12,10 +12,10 @@ from math import isfinite
 from pathlib import Path
 
 from msgspec import Struct
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from plimsoll.errors import Fault, PolicyError, UsageError
+from plimsoll.policy.yamlreader import reader
 
 
 class Sender(Struct, frozen=True):
@@ -56,7 +56,7 @@ def _from_csv(text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
 
 def _from_yaml(source: str, text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     try:
-        document = YAML(typ="safe").load(text)
+        document = reader().load(text)
     except YAMLError as error:
         raise PolicyError(source, [Fault("", f"not YAML: {error}")]) from error
     entries = document.get("tenants", document) if isinstance(document, dict) else document

@@ -9,12 +9,12 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, Final
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from plimsoll.errors import Fault
 from plimsoll.policy.account import Account, join
+from plimsoll.policy.yamlreader import reader
 
 _TAG: Final = "tag:yaml.org,2002:"
 _MOST_VALUES: Final = 200_000
@@ -263,7 +263,7 @@ def close(document: Value, format_name: str, *, strict: bool) -> None:
 def documents(text: str, account: Account) -> list[Value]:
     """Every document of a text, lists of documents taken apart; empty ones left out. Faults say why there are none."""
     try:
-        nodes = list(YAML(typ="safe", pure=True).compose_all(text))
+        nodes = list(reader().compose_all(text))
         found = [node for node in nodes if node is not None and getattr(node, "tag", "") != _TAG + "null"]
         several = len(found) > 1
         values = [Value(node, f"#{i + 1}" if several else "", account) for i, node in enumerate(found)]

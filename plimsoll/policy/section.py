@@ -11,12 +11,12 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from plimsoll import units
 from plimsoll.errors import Fault, UnitError
+from plimsoll.policy.yamlreader import reader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -46,7 +46,7 @@ class Faults:
 def compose(text: str, faults: Faults) -> "Section | None":
     """The top section of a YAML text; None (with a fault) where it is no YAML or no mapping."""
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        node = reader().compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         faults.add("(document)", mark.line + 1 if mark else 0, f"not YAML: {error.problem or error.context}")
