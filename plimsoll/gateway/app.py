@@ -17,6 +17,7 @@ from plimsoll.gateway.carrier import Surroundings
 from plimsoll.gateway.channel import DirectChannel
 from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.feed import Feed
+from plimsoll.gateway.guard import Guard
 from plimsoll.gateway.hands import Clock
 from plimsoll.gateway.probe import Prober
 from plimsoll.gateway.server import HttpServer
@@ -58,7 +59,7 @@ class App:
             trace_seed=int.from_bytes(os.urandom(8)),
         )
         self.feed = Feed(self.driver.carrier.watchers)
-        self.server = HttpServer(self.driver, promise.policy.gateway, clock)
+        self.server = HttpServer(Guard(self.driver), promise.policy.gateway, clock)
         self.prober = Prober(clock, self.driver.replicas_reported)
         self._probing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()

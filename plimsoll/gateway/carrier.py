@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from plimsoll.errors import StorageError
 from plimsoll.gateway.attempts import Attempts
 from plimsoll.gateway.flight import Flight
-from plimsoll.gateway.hands import Clock
+from plimsoll.gateway.hands import Clock, Exchange
 from plimsoll.gateway.intake import Intake
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
 from plimsoll.policy.policy import Policy
@@ -77,7 +77,14 @@ class Watcher(Protocol):
 class Carrier:
     """Does what the governor says with the requests that are open."""
 
-    def __init__(self, books: Books, around: Surroundings, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        books: Books,
+        around: Surroundings,
+        wake: Callable[[], None],
+        give_up: Callable[[Exchange, Exception], None],
+    ) -> None:
+        """`give_up` is told of a request whose decision could not be carried out."""
         self.flights: dict[int, Flight] = {}
         self.settled: list[Callable[[Settle], None]] = []  # told of each settlement
         self.watchers: list[Watcher] = []  # told of everything
@@ -85,6 +92,7 @@ class Carrier:
         self._books = books
         self._around = around
         self._wake = wake
+        self._give_up = give_up
         self._unflushed = False
         self._timer: Timer | None = None
         self._timer_at = 0.0
@@ -112,19 +120,34 @@ class Carrier:
             self._tell(decisions)
         for decision in decisions:
             kind = decision.__class__
-            if kind is Settle:
-                books.settle(decision)  # type: ignore[arg-type]  # checked by its class, which is cheap
-                ended = True
-                for settled in self.settled:
-                    settled(decision)  # type: ignore[arg-type]
-            elif kind is Dispatch or kind is Enqueue:
-                self._open(decision.request_id)  # type: ignore[union-attr]
+            try:
+                if kind is Settle:
+                    ended = True
+                    books.settle(decision)  # type: ignore[arg-type]  # checked by its class, which is cheap
+                    for settled in self.settled:
+                        settled(decision)  # type: ignore[arg-type]
+                elif kind is Dispatch or kind is Enqueue:
+                    self._open(decision.request_id)  # type: ignore[union-attr]
+            except Exception as fault:  # the other decisions of the batch are other requests'
+                self._broken(decision, fault)
         if ended:
             self._flush()
         for decision in decisions:
             carry = self._carriers.get(decision.__class__)
             if carry is not None:
-                carry(decision)
+                try:
+                    carry(decision)
+                except Exception as fault:
+                    self._broken(decision, fault)
+
+    def _broken(self, decision: Decision, fault: Exception) -> None:
+        """It could not be carried out: its request is given up, when all that was decided with it is done."""
+        flight = None if isinstance(decision, Settle | WakeAt) else self.flights.get(decision.request_id)
+        if flight is None:
+            _log.error("a fault of the gateway itself, carrying out %s", type(decision).__name__, exc_info=fault)
+        else:
+            exchange = flight.exchange
+            self._around.call_soon(lambda: self._give_up(exchange, fault))
 
     def _tell(self, decisions: Sequence[Decision]) -> None:
         at = self._around.clock()
@@ -137,7 +160,10 @@ class Carrier:
                 flight = self.flights.get(decision.request_id)
                 tenant = flight.tenant.name if flight else ""
             for watcher in self.watchers:
-                watcher.decided(at, tenant, decision)
+                try:
+                    watcher.decided(at, tenant, decision)
+                except Exception as fault:
+                    _log.error("a fault of the gateway itself, telling who watches", exc_info=fault)
 
     def _open(self, request_id: int) -> None:
         """We are answerable from now on. Requests that came together share one write."""
@@ -193,7 +219,7 @@ class Carrier:
         exchange.forward(self._attempts.attempt(flight, decision, tokens, self._intake.cors(exchange.request)))
 
     def _turn_away(self, decision: Reject | Shed | Expire | Fail) -> None:
-        flight = self.flights.pop(decision.request_id, None)
+        flight = self.flights.get(decision.request_id)
         if flight is None:
             return
         detail = decision.detail if isinstance(decision, Reject) else ""
@@ -201,6 +227,7 @@ class Carrier:
         refusal.request_id = decision.request_id
         refusal.retry_after = decision.retry_after
         answer = refusal.answer()
+        del self.flights[decision.request_id]
         flight.exchange.answer(answer.status, answer.headers, answer.body)
 
     def _evict(self, decision: Evict) -> None:

@@ -7,16 +7,20 @@ A request's path: `request` → `_arrive` → governor → `carrier.carry_out` �
 `carry_out` (settle, journal, flush) → the last bytes go out.
 """
 
+import logging
+
 from plimsoll.gateway.carrier import Books, Carrier, Surroundings
 from plimsoll.gateway.channel import Channel
 from plimsoll.gateway.errors import Refusal
 from plimsoll.gateway.flight import Flight
+from plimsoll.gateway.givingup import GivingUp
 from plimsoll.gateway.hands import Answer, ClientRequest, Ended, Exchange
 from plimsoll.gateway.intake import Intake
 from plimsoll.gateway.labels import BadHeader
 from plimsoll.gateway.openai import LARGE_BODY, BadBody, Body, read_body
 from plimsoll.gateway.prompts import TokenRatio
 from plimsoll.gateway.routes import find_route
+from plimsoll.governor.decisions import WakeAt
 from plimsoll.governor.events import (
     AttemptFailed,
     DrainStarted,
@@ -32,6 +36,8 @@ from plimsoll.governor.events import (
 )
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
+
+_log = logging.getLogger("plimsoll.gateway")
 
 
 class Driver:
@@ -50,8 +56,9 @@ class Driver:
         """`trace_seed` (64 bits, new at each start) makes the traces that begin here unlike everybody else's."""
         self.unattributed: dict[Reason, int] = {}  # refusals of nobody's requests: no key, not even HTTP
         self.draining = False
-        self.carrier = Carrier(books, around, self._wake)
-        self._flights = self.carrier.flights
+        self._giving_up = GivingUp(channel.send, around.clock)
+        self.carrier = Carrier(books, around, self._wake, self.give_up)
+        self._flights = self._giving_up.flights = self.carrier.flights
         self._send = channel.send
         self._books = books
         self._around = around
@@ -91,7 +98,7 @@ class Driver:
         exchange.context = flight
         if len(request.body) <= LARGE_BODY:
             return self._arrive(flight, _read(flight))
-        return self._around.offload(lambda: _read(flight), lambda body: self._arrive(flight, body))
+        return self._around.offload(lambda: _read_aside(flight), lambda body: self._body_read(flight, body))
 
     def client_left(self, exchange: Exchange, at: float) -> None:
         """See `Hands`."""
@@ -109,7 +116,9 @@ class Driver:
 
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
         """See `Hands`."""
-        self._send(ReservationOutgrown(at, _flight(exchange).request_id, tokens))
+        request_id = _flight(exchange).request_id
+        if request_id in self._flights:
+            self._send(ReservationOutgrown(at, request_id, tokens))
 
     def attempt_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
         """See `Hands`."""
@@ -118,6 +127,8 @@ class Driver:
     def ended(self, exchange: Exchange, end: Ended) -> None:
         """See `Hands`: the row and its ledger entries are written before this returns."""
         flight = _flight(exchange)
+        if self._flights.pop(flight.request_id, None) is None:
+            return  # given up: settled already
         if flight.tokens is None or flight.body is None:
             raise TypeError(f"request {flight.request_id:016x} ended without a dispatch")
         usage = end.usage
@@ -125,7 +136,6 @@ class Driver:
         prompt_tokens = usage.prompt_tokens or 0
         if prompt_tokens:
             self._intake.learn(flight.body, prompt_tokens)
-        self._flights.pop(flight.request_id, None)
         self._send(
             RequestFinished(
                 end.at,
@@ -151,6 +161,10 @@ class Driver:
     def failure_event(self, exchange: Exchange, reason: Reason) -> bytes:
         """See `Hands`."""
         return self._failure(exchange, reason).event()
+
+    def give_up(self, exchange: Exchange, fault: Exception) -> None:
+        """See `guard.Fallible`."""
+        self._giving_up.give_up(exchange, fault)
 
     # --- what the application calls --------------------------------------------------------------------------------
 
@@ -200,26 +214,39 @@ class Driver:
                 raise body
             body = self._intake.check(body)
         except BadBody as error:
-            return self._refuse(flight.exchange, Reason.BAD_REQUEST, str(error), error.param)
+            return self._refuse(flight.exchange, Reason.BAD_REQUEST, str(error), error.param, flight.request_id)
         if flight.left:
-            self._record_refusal(flight.exchange.request, Refusal(Reason.CLIENT_LEFT), self._around.clock(), body.model)
+            left = Refusal(Reason.CLIENT_LEFT, request_id=flight.request_id)
+            self._record_refusal(flight.exchange.request, left, self._around.clock(), body.model)
             return None
         if not self._books.accepting:
-            return self._refuse(flight.exchange, Reason.STORAGE_FULL)
+            return self._refuse(flight.exchange, Reason.STORAGE_FULL, request_id=flight.request_id)
         flight.body = body
         flight.arrival = arrival = self._intake.arrival(flight, body)
         self._flights[flight.request_id] = flight
         return self._send(arrival)
 
-    def _refuse(self, exchange: Exchange, reason: Reason, detail: str = "", param: str = "") -> None:
+    def _body_read(self, flight: Flight, body: Body | BadBody | Exception) -> None:
+        """The body was read beside the loop: nobody above us would see what goes wrong from here."""
+        if isinstance(body, Exception) and not isinstance(body, BadBody):
+            return self.give_up(flight.exchange, body)
+        try:
+            return self._arrive(flight, body)
+        except Exception as fault:
+            self.give_up(flight.exchange, fault)
+
+    def _refuse(
+        self, exchange: Exchange, reason: Reason, detail: str = "", param: str = "", request_id: int = 0
+    ) -> None:
         refusal = self._intake.refusal(exchange.request, reason, detail, param)
+        refusal.request_id = request_id
         answer = self._record_refusal(exchange.request, refusal, self._around.clock()).answer()
         exchange.answer(answer.status, answer.headers, answer.body)
 
     def _record_refusal(self, request: ClientRequest, refusal: Refusal, at: float, model: str = "") -> Refusal:
         """What is refused before the governor sees it is told to it where it is somebody's, and counted anyhow."""
         tenant = self._intake.tenant(request)
-        refusal.request_id = self._new_id()
+        refusal.request_id = refusal.request_id or self._new_id()
         if tenant is None:
             self.unattributed[refusal.reason] = self.unattributed.get(refusal.reason, 0) + 1
         else:
@@ -238,7 +265,11 @@ class Driver:
         return request_id
 
     def _wake(self) -> None:
-        self._send(TimerFired(self._around.clock()))
+        try:
+            self._send(TimerFired(self._around.clock()))
+        except Exception as fault:
+            _log.error("a fault of the gateway itself at its timer", exc_info=fault)
+            self.carrier.carry_out((WakeAt(self._around.clock() + 1.0),))  # queued requests must still expire
 
 
 def _flight(exchange: Exchange) -> Flight:
@@ -254,3 +285,10 @@ def _read(flight: Flight) -> Body | BadBody:
         return read_body(flight.endpoint, flight.exchange.request.body)
     except BadBody as error:
         return error
+
+
+def _read_aside(flight: Flight) -> Body | Exception:
+    try:
+        return _read(flight)
+    except Exception as fault:
+        return fault

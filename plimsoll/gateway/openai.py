@@ -18,6 +18,10 @@ from plimsoll.governor.events import Endpoint
 
 LARGE_BODY: Final = 256 * 1024  # bytes; reading more on the event loop would hold up other streams
 MOST: Final = 1_000_000_000  # tokens; a cap beyond is none
+_BYTE: Final = re.compile(r"\(byte (\d+)\)")
+_SURROGATE: Final = re.compile(
+    rb"(?<!\\)(?:\\\\)*\\u(?:[dD][89abAB]..\\u[dD][c-fC-F]..|([dD][89a-fA-F][0-9a-fA-F]{2}))"
+)
 MULTIPART_MODEL: Final = re.compile(rb'name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,256})\r\n')
 
 
@@ -225,4 +229,21 @@ def _located(message: str, data: bytes) -> str:
     """Every fault in the JSON names a byte; where the parser does not say, it is the end."""
     if not data:
         return "the body is empty, expected JSON"
-    return message if "(byte" in message or "UTF-8" in message else f"{message} (byte {len(data)})"
+    if "UTF-8" in message:
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            return f"the body is not UTF-8: byte 0x{data[error.start]:02x} belongs to no character (byte {error.start})"
+    at = _BYTE.search(message)
+    if at is None:
+        return _lone_surrogate(data, len(data)) or f"{message} (byte {len(data)})"
+    return _lone_surrogate(data, int(at[1])) or message
+
+
+def _lone_surrogate(data: bytes, near: int) -> str:
+    """Half a character, as \\uD83D without the \\uDE00 that completes it; parsers call that truncated, or malformed."""
+    for escape in _SURROGATE.finditer(data, max(0, near - 64), near + 12):
+        if escape[1] is not None and escape.end() >= near - 12:
+            text = escape[1].decode()
+            return f"\\u{text} is half of a surrogate pair and stands for no character (byte {escape.end() - 6})"
+    return ""

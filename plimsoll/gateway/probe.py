@@ -161,7 +161,10 @@ class Prober:
                     if replica.task is None or replica.task.done():
                         replica.task = asyncio.create_task(self._ask(replica))
                 await self._until_changed()
-                self.deliver()
+                try:
+                    self.deliver()
+                except Exception as fault:  # one report that goes wrong must not be the last
+                    _log.error("a fault of the gateway itself, reporting replicas", exc_info=fault)
         finally:
             for replica in self.replicas.values():
                 if replica.task is not None:

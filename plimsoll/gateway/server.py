@@ -5,6 +5,7 @@ Reading order for one request: `connection` → `reader` → `exchange` → `ups
 """
 
 import asyncio
+import logging
 import ssl
 from typing import Final
 
@@ -14,6 +15,7 @@ from plimsoll.gateway.headers import DateLine
 from plimsoll.gateway.origin import Upstreams
 from plimsoll.policy.policy import GatewayRules, Timeouts
 
+_log = logging.getLogger("plimsoll.gateway")
 BACKLOG: Final = 4096  # connections the kernel holds for us; with 128 a burst of 140 waits a second for SYNs resent
 
 
@@ -80,10 +82,14 @@ class HttpServer:
     def _tick(self) -> None:
         """One coarse timer for all timeouts: nothing is armed for a connection, a request or an event."""
         now = self.clock()
-        for connection in tuple(self.connections):
-            connection.check(now)
-        self.upstreams.expire(now)
         self._timer = asyncio.get_running_loop().call_later(tick_period(self.rules.timeouts), self._tick)
+        for connection in tuple(self.connections):
+            try:
+                connection.check(now)
+            except Exception as fault:  # the others' timeouts must hold all the same
+                _log.error("a fault of the gateway itself, looking after a connection", exc_info=fault)
+                connection.abort()
+        self.upstreams.expire(now)
 
 
 def tick_period(timeouts: Timeouts) -> float:

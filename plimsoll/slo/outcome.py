@@ -88,6 +88,7 @@ class Reason(StrEnum):
     CLIENT_LEFT = "client_left"
     SLOW_CLIENT = "slow_client"  # took no bytes for longer than the policy allows
     DRAIN_TIMEOUT = "drain_timeout"
+    INTERNAL_ERROR = "internal_error"  # a fault of the gateway itself, at any moment
     GATEWAY_DIED = "gateway_died"
 
 
@@ -149,6 +150,7 @@ REASONS: Final[dict[Reason, ReasonRow]] = {
     Reason.CLIENT_LEFT: ReasonRow(499, Blame.LEFT, _BAD, "the client went away"),
     Reason.SLOW_CLIENT: ReasonRow(499, Blame.LEFT, _BAD, "the client stopped reading"),
     Reason.DRAIN_TIMEOUT: ReasonRow(503, Blame.OURS, _OURS, "ended because the gateway shut down"),
+    Reason.INTERNAL_ERROR: ReasonRow(500, Blame.OURS, _OURS, "the gateway itself failed; its log says how"),
     Reason.GATEWAY_DIED: ReasonRow(0, Blame.OURS, _OURS, "the gateway died while the request was open"),
 }
 """Every reason has a row; statuses marked 499 are logged, never sent (the client is gone)."""

@@ -7,7 +7,7 @@ from typing import Any
 from plimsoll.gateway.carrier import Surroundings
 from plimsoll.gateway.channel import Decider, DirectChannel
 from plimsoll.gateway.driver import Driver
-from plimsoll.gateway.hands import Attempt, ClientRequest, Ended, Headers, Usage
+from plimsoll.gateway.hands import Attempt, ClientRequest, Ended, Hands, Headers, Usage
 from plimsoll.governor.decisions import Decision, Settle
 from plimsoll.governor.events import Event, RequestArrived
 from plimsoll.policy.policy import GatewayRules, Policy, Pool, Service, Tenant, Tier, UpstreamTrust
@@ -90,7 +90,7 @@ class RememberedExchange:
         self._world = world
 
     def answer(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
-        if self.open:
+        if self.open and not self.running:
             self.open = False
             self.answered = (status, dict(headers), body)
             self._world.log.append("answer")
@@ -101,16 +101,22 @@ class RememberedExchange:
         self._world.log.append("forward")
 
     def evict(self, reason: Reason) -> None:
-        self.end(Outcome.EVICTED, reason)
+        if self.running:
+            self.end(Outcome.EVICTED, reason)
+
+    def fail(self, reason: Reason, retry_after: float = 0.0) -> None:
+        """The data path reports that the attempt failed without a byte for the client."""
+        self.running = False
+        self._world.hands.attempt_failed(self, reason, retry_after, self._world.clock())
 
     def end(
         self, outcome: Outcome = Outcome.COMPLETED, reason: Reason = Reason.DONE, usage: Usage | None = None
     ) -> None:
         """The data path reports the end, then the last bytes go out."""
-        self.open = False
+        self.open = self.running = False
         at = self._world.clock()
         end = Ended(at, outcome, reason, phase=Phase.NONE, status=200, usage=usage or Usage())
-        self._world.driver.ended(self, end)
+        self._world.hands.ended(self, end)
         self._world.log.append("last bytes")
 
 
@@ -133,11 +139,13 @@ class ScriptedGovernor:
 class World:
     """Everything put together."""
 
-    def __init__(self, policy: Policy = POLICY, decider: Decider | None = None) -> None:
+    def __init__(
+        self, policy: Policy = POLICY, decider: Decider | None = None, books: RememberedBooks | None = None
+    ) -> None:
         """`decider`: a real governor instead of the scripted one."""
-        self.log: list[str] = []
+        self.books = books or RememberedBooks([])
+        self.log = self.books.log
         self.clock = VirtualClock()
-        self.books = RememberedBooks(self.log)
         self.governor = ScriptedGovernor()
         self.soon: list[Callable[[], None]] = []
         self.offloaded: list[Callable[[], None]] = []
@@ -145,6 +153,7 @@ class World:
         self.driver = Driver(
             policy, DirectChannel(decider or self.governor), self.books, around, first_request_id=1 << 40
         )
+        self.hands: Hands = self.driver
 
     def _offload(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self.offloaded.append(lambda: done(work()))
@@ -158,10 +167,14 @@ class World:
         named = {name.replace("_", "-").encode(): value for name, value in fields.items()}
         request.fields = {b"authorization": b"Bearer " + KEY.encode()} | named
         exchange = RememberedExchange(self, request)
-        self.driver.request(exchange)
+        self.hands.request(exchange)
+        self.run_soon()
+        return exchange
+
+    def run_soon(self) -> None:
+        """What the event loop would do next."""
         while self.soon:
             self.soon.pop(0)()
-        return exchange
 
     @property
     def arrival(self) -> RequestArrived:

@@ -183,6 +183,14 @@ def test_unknown_models_are_told_the_known_ones(world: World) -> None:
     assert "known: m, nick" in error["message"]
 
 
+def test_a_request_has_one_id_wherever_it_is_refused(world: World) -> None:
+    shown = []
+    for body in (b"{", BODY, b'{"model": 1}', BODY):
+        exchange = world.send(body)
+        shown.append(exchange.answered[1][b"x-plimsoll-request-id"] if exchange.answered else world.arrival.request_id)
+    assert shown == [b"req-0000010000000000", (1 << 40) + 1, b"req-0000010000000002", (1 << 40) + 3]
+
+
 def test_the_governors_numbers_reach_the_client(world: World) -> None:
     detail = "prompt 40000 tokens, largest context 32768"
     world.governor.script[RequestArrived] = lambda event: [

@@ -83,6 +83,18 @@ def test_lists_of_prompts_multiply_choices() -> None:
         (Endpoint.EMBEDDINGS, b'{"model": "m", "input": true}', "`$.input`", "input"),
         (Endpoint.RESPONSES, b'{"model": "m", "input": 3}', "`$.input`", "input"),
         (Endpoint.CHAT, b'{"model":"m","messages":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "", ""),
+        (Endpoint.CHAT, rb'{"model":"m","messages":[],"user":"a\ud83d b"}', r"\ud83d is half of a surrogate pair", ""),
+        (Endpoint.CHAT, rb'{"model":"m","messages":[],"user":"a\ud83d b"}', "(byte 36)", ""),
+        (Endpoint.CHAT, rb'{"model":"m","messages":[],"user":"\ud83d\ude00\uDE00"}', r"\uDE00 is half", ""),
+        (Endpoint.CHAT, rb'{"model":"m","messages":[],"user":"\ud83d\ude00\uDE00"}', "(byte 47)", ""),
+        (Endpoint.CHAT, rb'{"model":"m","messages":[],"user":"\\ud83d","n":}', "(byte 48)", ""),
+        (Endpoint.EMBEDDINGS, rb'{"model":"m","input":"\ud83d"}', r"\ud83d is half of a surrogate pair", ""),
+        (
+            Endpoint.CHAT,
+            b'{"model":"\xc3\xa9\xff","messages":[]}',
+            "0xff belongs to no character (byte 12)",
+            "",
+        ),
         (Endpoint.OTHER, b'{"x":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "nested too deeply", ""),
     ],
 )

@@ -37,9 +37,9 @@ BODIES = (
 class History:
     """One world, and what was seen of its requests."""
 
-    def __init__(self) -> None:
-        self.governor = Governor(CROWDED)
-        self.world = World(CROWDED, self.governor)
+    def __init__(self, world: World | None = None, governor: Governor | None = None) -> None:
+        self.governor = governor or Governor(CROWDED)
+        self.world = world or World(CROWDED, self.governor)
         self.exchanges: list[RememberedExchange] = []
         self.ends: Counter[int] = Counter()
         self.report(healthy=True)
@@ -63,12 +63,12 @@ class History:
             if not exchange.saw_token:
                 exchange.saw_token = True
                 exchange.attempts[-1].tokens.tokens(self.world.clock(), 1)
-                self.world.driver.first_token(exchange, self.world.clock())
+                self.world.hands.first_token(exchange, self.world.clock())
 
     def outgrow(self, pick: int) -> None:
         for exchange in self.dispatched()[pick % 3 :][:1]:
             if exchange.saw_token:
-                self.world.driver.outgrown(exchange, 10 + pick, self.world.clock())
+                self.world.hands.outgrown(exchange, 10 + pick, self.world.clock())
 
     def finish(self, pick: int) -> None:
         outcome, reason = (
@@ -82,14 +82,13 @@ class History:
     def fail(self, pick: int) -> None:
         for exchange in self.dispatched()[:1]:
             if not exchange.saw_token:
-                exchange.running = False
                 reason = (Reason.CONNECT_FAILED, Reason.ENGINE_BUSY, Reason.FIRST_BYTE_TIMEOUT)[pick % 3]
-                self.world.driver.attempt_failed(exchange, reason, pick % 2, self.world.clock())
+                exchange.fail(reason, pick % 2)
 
     def leave(self, pick: int) -> None:
         for exchange in self.queued()[:1]:
             exchange.open = False
-            self.world.driver.client_left(exchange, self.world.clock())
+            self.world.hands.client_left(exchange, self.world.clock())
 
     def wait(self, pick: int) -> None:
         self.world.clock.advance(self.world.clock() + pick % 7)
@@ -114,7 +113,7 @@ def test_a_client_leaves_as_its_time_runs_out() -> None:
     history.world.clock.now += 5.5
     (waiting,) = history.queued()
     waiting.open = False
-    history.world.driver.client_left(waiting, history.world.clock())
+    history.world.hands.client_left(waiting, history.world.clock())
     assert [settle.record.outcome for settle in history.world.books.settled] == [Outcome.EXPIRED]
     history.check()
 
