@@ -37,6 +37,7 @@ EXCEPTIONS = {
 YAML_READERS = {
     ("policy/section.py", "ruamel"),
     ("policy/foreign.py", "ruamel"),
+    ("policy/yamlreader.py", "ruamel"),
     ("policy/yamltext.py", "ruamel"),
     ("engine/profiles.py", "ruamel"),
 }
