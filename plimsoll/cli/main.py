@@ -33,8 +33,20 @@ COMMANDS: dict[str, str] = {
 line of help stands here too (a test holds the two equal). `import` is a word of Python, so its module has a dash below.
 """
 
+BUDGET_COMMANDS: dict[str, str] = {
+    "forecast": "Foretell what each error budget will spend in the next 24 hours and when it will be gone.",
+    "backtest": "Check forecasts of error budgets against a log: coverage, and losses beside those of naive forecasts.",
+}
+"""Of `plimsoll budget …`: each is a function of its name in a module `budget_…` of this room."""
+
+budget = App(
+    name="budget", help="Error budgets: what they will spend, when they will be gone, and whether that is known."
+)
+app.command(budget)
 for _name, _help in COMMANDS.items():
     app.command(f"plimsoll.cli.{_name}:{_name}", name=_name.rstrip("_"), help=_help)
+for _name, _help in BUDGET_COMMANDS.items():
+    budget.command(f"plimsoll.cli.budget_{_name}:{_name}", name=_name, help=_help)
 
 
 def main() -> None:

@@ -1,9 +1,11 @@
 """Which policies a data directory was run under: the copy in force, and earlier versions from its books."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from plimsoll.analytics.gathering import zone_of
 from plimsoll.errors import UsageError
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
@@ -36,3 +38,11 @@ def policy_versions(directory: Path) -> dict[str, Policy]:
     except sqlite3.Error:  # a ledger that is being made, or is of another kind: budgets then follow the latest targets
         return {}
     return {version: decode_policy(data) for version, data in rows}
+
+
+def zones_of(directory: Path) -> Callable[[str], str]:
+    """Which time zone a tenant lives in, by the policy in force; UTC for all where there is none."""
+    if not DataDirectory(directory).policy.exists():
+        return lambda _: "UTC"
+    policy = policy_in_force(directory)
+    return lambda tenant: zone_of(policy, tenant)

@@ -1,0 +1,90 @@
+"""`plimsoll budget forecast`: what each budget will spend in the next 24 hours, and when it will be gone."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from msgspec import Struct
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from plimsoll.analytics.forecast import Band, Forecast
+from plimsoll.analytics.forecast import forecast as forecast_of
+from plimsoll.cli.report import data_directory, instant
+from plimsoll.errors import UsageError
+from plimsoll.storage.hourly import hours_of
+from plimsoll.storage.promised import zones_of
+from plimsoll.units import format_count
+
+WIDTH = 160
+"""Columns where there is no terminal to ask."""
+
+
+class Foretold(Struct, frozen=True):
+    """One objective of one tenant. `at` is the instant (UTC epoch s) from which it is foretold."""
+
+    tenant: str
+    objective: str
+    at: float
+    forecast: Forecast
+
+
+def forecast(
+    directory: Path,
+    *,
+    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    tenant: str | None = None,
+    at: str | None = None,
+) -> None:
+    """Foretell what each error budget will spend in the next 24 hours and when it will be gone.
+
+    Each figure has an 80 % band, from what forecasts made in the past on the same log would have missed by. Where
+    nothing can be said yet, the reason stands there instead.
+
+    Parameters
+    ----------
+    directory
+        A data directory, as `plimsoll serve --data DIR` leaves it.
+    json_output
+        Print everything as one JSON object (events, hours, instants in UTC epoch s).
+    tenant
+        Only this tenant.
+    at
+        From when on: 2026-11-30, 2026-11-30T12:00, or 2h: before the end of the log. Default: the end of the log.
+    """
+    source = data_directory(directory)
+    hourly = {key: hours for key, hours in hours_of(source).items() if tenant in {None, key[0]}}
+    if tenant is not None and not hourly:
+        raise UsageError(f"nothing was judged for a tenant named {tenant!r} in {source}")
+    zones = zones_of(source)
+    last = max((hours[-1].hour + 1 for hours in hourly.values()), default=0) * 3600.0
+    found = []
+    for (name, objective), hours in hourly.items():
+        now = last if at is None else instant(at, zones(name), last)
+        found.append(Foretold(name, objective, now, forecast_of(hours, now, zone=zones(name))))
+    if json_output:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    else:
+        _show(found, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+
+
+def _show(found: list[Foretold], console: Console) -> None:
+    if not found:
+        console.print("Nothing was judged yet.")
+        return
+    table = Table(title="Budget that will be spent", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for column in ("tenant", "objective", "next 24 h", "80 % band", "rests on"):
+        table.add_column(column, justify="right" if column in {"next 24 h", "80 % band"} else "left")
+    for each in found:
+        band, said = each.forecast.next_day, each.forecast
+        expected, width = ("–", "–") if band is None else (format_count(round(band.expected)), _width(band))
+        table.add_row(escape(each.tenant), escape(each.objective), expected, width, said.basis or said.state.value)
+    console.print(table)
+
+
+def _width(band: Band) -> str:
+    return f"{format_count(round(band.low))} to {format_count(round(band.upper))}"

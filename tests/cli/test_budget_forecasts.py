@@ -1,0 +1,93 @@
+"""`plimsoll budget forecast` and `backtest` on a log of six weeks, and on what is none."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from plimsoll.storage.columns import table_of
+from plimsoll.storage.hourly import hours_of
+from tests.cli.running import Inside, run
+from tests.storage.rows import NOVEMBER, settle
+
+HOURS = 42 * 24
+FIRST = int(NOVEMBER // 3600)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three requests an hour, six by day; every seventh is late."""
+    arrivals = [(hour, i) for hour in range(HOURS) for i in range(6 if 8 <= (FIRST + hour) % 24 < 20 else 3)]
+    settles = [
+        settle(number, bad=number % 7 == 0, arrived_at=(FIRST + hour) * 3600 + 60.0 * i)
+        for number, (hour, i) in enumerate(arrivals)
+    ]
+    folder = tmp_path_factory.mktemp("log")
+    half = len(settles) // 2
+    for name, part in (("one", settles[:half]), ("two", settles[half:])):
+        pq.write_table(table_of(part, list(range(len(part)))), folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture
+def plimsoll(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(monkeypatch, capsys)
+
+
+def test_hours_add_up(log: Path) -> None:
+    hours = hours_of(log)["acme", "ttft"]
+    assert [each.hour for each in hours] == [FIRST + i for i in range(HOURS)]
+    assert {each.num_judged for each in hours} == {3, 6}
+    assert sum(each.num_bad for each in hours) == -(-sum(each.num_judged for each in hours) // 7)
+    assert sum(each.num_bad for each in hours_of(log)["acme", "itl"]) == 2 * sum(each.num_judged for each in hours)
+
+
+def test_backtest_tells_coverage_and_losses(plimsoll: Inside, log: Path) -> None:
+    done = plimsoll("budget", "backtest", str(log), "--every", "48h", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {each["objective"] for each in found["objectives"]} == {"ttft", "itl", "availability"}
+    ttft = next(each for each in found["objectives"] if each["objective"] == "ttft")
+    assert ttft["num"] == 14
+    assert ttft["covered_ratio"] > 0.9, "regular as a clock"
+    assert set(ttft["naive_pinball"]) > {"same hour yesterday", "same hour last week", "current burn held"}
+    assert ttft["pinball"] < ttft["naive_pinball"]["current burn held"]
+    table = plimsoll("budget", "backtest", str(log / "one.parquet")).stdout
+    assert "same hour last week" in table
+    assert "availability" in table
+
+
+def test_forecast_is_of_the_end_of_the_log(plimsoll: Inside, log: Path) -> None:
+    found = json.loads(plimsoll("budget", "forecast", str(log), "--json").stdout)
+    ttft = next(each for each in found if each["objective"] == "ttft")
+    assert ttft["at"] == (FIRST + HOURS) * 3600
+    assert ttft["forecast"]["state"] == "forecast"
+    assert ttft["forecast"]["next_day"]["expected"] == pytest.approx(108 / 7, abs=1.5)
+    early = json.loads(plimsoll("budget", "forecast", str(log), "--json", "--at", "41d").stdout)
+    assert {each["forecast"]["state"] for each in early} == {"cold start"}
+    assert all(each["forecast"]["next_day"] is None for each in early)
+    assert "cold start" in plimsoll("budget", "forecast", str(log), "--at", "41d").stdout
+
+
+@pytest.mark.parametrize("command", ["forecast", "backtest"])
+def test_what_is_no_log_is_told_in_one_line(plimsoll: Inside, tmp_path: Path, command: str) -> None:
+    nowhere = plimsoll("budget", command, str(tmp_path / "nowhere"))
+    assert nowhere.returncode == 2
+    assert "no log at" in nowhere.stderr
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    other = plimsoll("budget", command, str(tmp_path / "other.parquet"))
+    assert other.returncode == 2
+    assert "not a request log" in other.stderr
+    assert other.stderr.count("\n") == 1
+
+
+def test_options_that_make_no_sense(plimsoll: Inside, log: Path) -> None:
+    assert "--every" in plimsoll("budget", "backtest", str(log), "--every", "90min").stderr
+    assert "'nobody'" in plimsoll("budget", "forecast", str(log), "--tenant", "nobody").stderr
+    assert "nowhere/land" in plimsoll("budget", "backtest", str(log), "--timezone", "nowhere/land").stderr.lower()
+
+
+def test_help_lists_the_budget_commands() -> None:
+    assert "backtest" in run("budget", "--help").stdout
