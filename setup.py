@@ -26,7 +26,24 @@ GOVERNOR = (
 HOT = [
     *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),
     "plimsoll/engine/steptime.py",
-    *(f"plimsoll/sim/{name}.py" for name in ("batch", "enginequeue", "job", "kvcache", "replica", "steplog")),
+    *(
+        f"plimsoll/sim/{name}.py"
+        for name in (
+            "agenda",
+            "batch",
+            "enginequeue",
+            "fitting",
+            "fleet",
+            "flight",
+            "gaps",
+            "gaptally",
+            "job",
+            "kvcache",
+            "replica",
+            "simulation",
+            "steplog",
+        )
+    ),
     "plimsoll/slo/charge.py",
     "plimsoll/slo/sli.py",
     "plimsoll/slo/timing.py",

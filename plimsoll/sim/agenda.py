@@ -27,6 +27,10 @@ class Agenda:
         """When the next entry is due; inf where there is none."""
         return self._heap[0][0] if self._heap else inf
 
+    def next_priority(self) -> int:
+        """What kind of entry is due next; only where there is one."""
+        return self._heap[0][1]
+
     def pop(self) -> tuple[float, int, int, int, int]:
         """Take the next entry out."""
         return heappop(self._heap)

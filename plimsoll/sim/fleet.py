@@ -8,8 +8,10 @@ from plimsoll.errors import ProfileError
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.agenda import REPLICA, Agenda
+from plimsoll.sim.gaptally import GapTally, all_thresholds
 from plimsoll.sim.job import Job, Output
 from plimsoll.sim.replica import Replica
+from plimsoll.slo.sli import itl_thresholds
 
 
 class Fleet:
@@ -18,13 +20,19 @@ class Fleet:
     def __init__(self, policy: Policy, profiles: Mapping[str, EngineProfile], agenda: Agenda) -> None:
         self.replicas: list[Replica] = []
         self.numbers: dict[str, int] = {}
+        self.profiles: list[EngineProfile] = []
         self._agenda = agenda
+        by_tier = {tier.name: itl_thresholds(tier.objectives) for tier in policy.tiers}
+        known = all_thresholds(list(by_tier.values()))
+        self.thresholds = {tier: tuple([known.index(one) for one in wanted]) for tier, wanted in by_tier.items()}
+        """By tier: which of the thresholds that all replicas count are its own."""
         for pool in policy.pools:
             if pool.profile is None or pool.profile not in profiles:
                 raise ProfileError(f"pool {pool.name} names no profile: nobody knows how its engines behave")
             for name in pool.replicas:
                 self.numbers[name] = len(self.replicas)
-                self.replicas.append(Replica(profiles[pool.profile], name))
+                self.profiles.append(profiles[pool.profile])
+                self.replicas.append(Replica(profiles[pool.profile], name, GapTally(known)))
         self._armed = [inf] * len(self.replicas)
         self._stamps = [0] * len(self.replicas)
 

@@ -10,6 +10,7 @@ class Flight:
     def __init__(self, request_id: int, arrival: Arrival, tenant_tier: str) -> None:
         self.request_id = request_id
         self.arrival = arrival
+        self.streaming = arrival.streaming
         self.tier = arrival.tier or tenant_tier
         self.replica = -1  # number of the replica it runs on; -1: queued
         self.job: Job | None = None

@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from plimsoll.sim.gaps import Gaps
 from plimsoll.sim.kvcache import Extent
-from plimsoll.slo.timing import TokenRun
+from plimsoll.slo.measured import Timing, TokenRun
 
 WAITING: Final = 0  # in the engine's own queue
 PREFILL: Final = 1  # some of its prompt is in the step that runs now, or was in the last one
@@ -51,6 +52,12 @@ class Job:
         self.shared = 0  # blocks in `extents`
         self.kept = 0  # how many extents it had when it was preempted
         self.earlier: list[TokenRun] = []  # gaps up to its last preemption, and across it
+        # Notes of `gaptally.py`.
+        self.thresholds: tuple[int, ...] = ()  # which of the tally's concern it, set by who submits it
+        self.marks: list[list[object]] = []  # the tally when it began to decode, and where its position class changed
+        self.position = 0  # class of its first gap since then
+        self.gaps: Gaps | None = None  # those before its last preemption
+        self.timing: Timing | None = None  # what its client saw, once it has FINISHED
 
 
 class Output:

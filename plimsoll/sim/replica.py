@@ -18,18 +18,21 @@ from plimsoll.sim.batch import Batch
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, OUTGROWN, PREEMPTED, RESUMED, Job, Output
 from plimsoll.sim.steplog import StepLog
-from plimsoll.slo.timing import TokenRun
+from plimsoll.slo.measured import Timing, TokenRun
 
 
 class Replica:
-    """A serving engine with `profile`. Instants are on the caller's clock and never go back."""
+    """A serving engine with `profile`. Instants are on the caller's clock and never go back.
 
-    def __init__(self, profile: EngineProfile, name: str = "") -> None:
+    Token gaps are noted in `log`: as runs unless a `GapTally` is given, which counts them for all jobs at once.
+    """
+
+    def __init__(self, profile: EngineProfile, name: str = "", log: StepLog | None = None) -> None:
         self.profile = profile
         self.name = name
         self.batch = Batch(profile)
         self._steps = StepTime(profile)
-        self._log = StepLog()
+        self._log = StepLog() if log is None else log
         self._jobs: dict[int, Job] = {}
         self._outputs: list[Output] = []
         self._due: list[tuple[int, int, Job]] = []  # step, order (even: passes its mark, odd: finishes), job
@@ -98,6 +101,13 @@ class Replica:
             self._log.runs(job.since, last, runs)
         return runs
 
+    def timing(self, job: Job, tokens: int) -> Timing:
+        """What a client saw of a job's output tokens (> 0) so far."""
+        if job.timing is not None:
+            return job.timing
+        running = job.state == DECODE and self.batch.num_steps > job.since
+        return self._log.timing(job, tokens, self._origin + self._start if running else job.last_token_at)
+
     def output_so_far(self, job: Job) -> int:
         """Tokens that a job has produced by the last step that ended."""
         return job.generated + (self.batch.num_steps - job.since if job.state == DECODE else 0)
@@ -105,20 +115,12 @@ class Replica:
     def report(self, at: float) -> ReplicaReport:
         """What it would say of itself: the state after the last step that ended by `at`. Call `advance(at)` before."""
         batch = self.batch
-        return ReplicaReport(
-            replica=self.name,
-            healthy=True,
-            reported_at=at,
-            running=len(batch.decoding) + len(batch.prefills),
-            waiting=batch.queue.num_waiting,
-            kv_usage=batch.kv.usage,
-            kv_blocks=batch.kv.num_blocks,
-            block_size=self.profile.block_size,
-            prefix_queries=batch.prefix_queries if batch.kv.caching else None,
-            prefix_hits=batch.prefix_hits if batch.kv.caching else None,
-            preemptions=batch.num_preemptions,
-            max_context=self.profile.max_context,
-        )
+        caching = batch.kv.caching
+        return ReplicaReport(  # by position: keywords cost time, and all replicas report every second
+            self.name, True, at, len(batch.decoding) + len(batch.prefills), batch.queue.num_waiting, batch.kv.usage,
+            batch.kv.num_blocks, self.profile.block_size, batch.prefix_queries if caching else None,
+            batch.prefix_hits if caching else None, batch.num_preemptions, self.profile.max_context,
+        )  # fmt: skip
 
     # Steps and jumps.
 
@@ -129,6 +131,7 @@ class Replica:
         batch = self.batch
         if not (batch.decoding or batch.partial or batch.queue.num_waiting):
             self._busy = False
+            self._log.rest()
             return
         preempted = batch.compose()
         for job in preempted:
@@ -136,7 +139,7 @@ class Replica:
         if not (batch.decoding or batch.prefills):
             raise RuntimeError("a replica with waiting jobs and nobody running admits none of them")
         if self._log.is_long:
-            self._log.prune(min((job.since for job in batch.decoding.values()), default=batch.num_steps))
+            self._log.prune(min([job.since for job in batch.decoding.values()], default=batch.num_steps))
         num_seqs = len(batch.decoding)
         if batch.prefills:
             self._gap = self._mixed_step(num_seqs)
@@ -185,10 +188,8 @@ class Replica:
         self._gap = self._steps.decode(len(batch.decoding), batch.context)
 
     def _note_steps(self, num: int) -> None:
-        if self._extends:
-            self._log.extend(num)
-        else:
-            self._log.add(self.batch.num_steps + 1, self._origin + self._start, self._gap, self._growth, num)
+        first, start_at = self.batch.num_steps + 1, self._origin + self._start
+        self._log.add(first, start_at, self._gap, self._growth, num, extends=self._extends)
 
     def _num_by(self, until: float, most: int) -> int:
         """How many steps of the steady run end by `until`, at least one, at most `most`."""
@@ -232,6 +233,7 @@ class Replica:
         self._num_joined += 1
         job.order = self._num_joined
         heappush(self._due, (self._step_of(job, job.output_tokens), 2 * job.order + 1, job))
+        self._log.begin(job)
         self._watch(job)
 
     def _first(self, job: Job, at: float) -> None:
@@ -241,7 +243,7 @@ class Replica:
             job.first_token_at = at
             self._outputs.append(Output(FIRST_TOKEN, at, job))
         else:
-            job.earlier.append(TokenRun(job.last_token_at, at - job.last_token_at, 0.0, 1))
+            self._log.resumed(job, at - job.last_token_at)
             self._outputs.append(Output(RESUMED, at, job))
         job.last_token_at = at
         if job.mark and job.generated > job.mark:
@@ -282,13 +284,14 @@ class Replica:
                 self._finish(job, at)
 
     def _finish(self, job: Job, at: float) -> None:
+        self._log.finished(job)
         self.batch.finish(job)
         del self._jobs[job.id]
         self._outputs.append(Output(FINISHED, at, job))
 
     def _note_preemption(self, job: Job, at: float) -> None:
         if job.since:
-            self._log.runs(job.since, self.batch.num_steps, job.earlier)
+            self._log.interrupted(job, self.batch.num_steps)
             job.last_token_at = at  # it ran in the step that has just ended
             job.since = 0
         self._outputs.append(Output(PREEMPTED, at, job))

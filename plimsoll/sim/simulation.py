@@ -7,17 +7,15 @@ tell). It is `gateway/driver.py` without a network: the same events with the sam
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, cast
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
 from plimsoll.governor.decisions import Decision, Dispatch, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
 from plimsoll.governor.events import (
-    Criticality,
     Event,
     FirstToken,
     ReplicasReported,
-    RequestArrived,
     RequestCancelled,
     RequestFinished,
     ReservationOutgrown,
@@ -27,27 +25,20 @@ from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.agenda import ARRIVAL, LEAVING, REPLICA, REPORT, TIMER, Agenda
 from plimsoll.sim.arrival import Arrival
+from plimsoll.sim.asking import arrived
 from plimsoll.sim.fitting import whole_blocks
 from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, OUTGROWN, Job, Output
+from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Phase, Reason
-from plimsoll.slo.sli import itl_thresholds
-from plimsoll.slo.timing import Timing, TokenClock
 
 EPOCH: Final = 1_767_571_200.0
 """Monday, 5 January 2026, 00:00 UTC: when simulated time starts unless another instant is given."""
 
-MAX_HASHES: Final = 16
-"""The governor is told of so many prefix hashes, as by the live hands; the engine's own cache knows all."""
-
-
-class Ending(NamedTuple):
-    """How a request left its replica."""
-
-    at: float
-    outcome: Outcome
-    reason: Reason
+_COMPLETED: Final = Outcome.COMPLETED
+_DONE: Final = Reason.DONE
+_NO_PHASE: Final = Phase.NONE
 
 
 class Simulation:
@@ -76,23 +67,24 @@ class Simulation:
         self._agenda = Agenda()
         self.fleet = Fleet(policy, profiles, self._agenda)
         self._flights: dict[int, Flight] = {}
-        self._events: deque[Event] = deque()
-        self._timer_stamp = 0
+        self._events: deque[Event] = deque()  # those that follow from the one in hand
+        self._handling = False
+        self._next_at = inf  # of the next arrival
+        self._report_at = inf
         self._timer_at = inf
+        self._probe_every = float(policy.gateway.probe_every)
+        self._upstream_trust = policy.service.upstream_time
         self._tiers = {tenant.name: tenant.tier for tenant in policy.tenants}
-        self._thresholds = {tier.name: itl_thresholds(tier.objectives) for tier in policy.tiers}
 
     def run(self, until: float = inf) -> None:
         """Up to an instant, or until the workload has ended and every request with it. Can be called again."""
         if not self._began:
             self._began = True
-            self._send(ReplicasReported(self.now, self.fleet.report(self.now)))  # live hands probe before they serve
-            self._agenda.put(self.now + self.policy.gateway.probe_every, REPORT, 0)
+            self._report()  # live hands probe before they serve
             self._draw_next()
-        while (self._next is not None or self._flights) and self._agenda.next_at() <= until:
-            at, priority, number, _, stamp = self._agenda.pop()
-            self.now = at
-            self._happen(priority, number, stamp)
+        while self._next is not None or self._flights:
+            if not self._happen(until):
+                return
 
     @property
     def ended(self) -> bool:
@@ -106,24 +98,45 @@ class Simulation:
 
     # What happens.
 
-    def _happen(self, priority: int, number: int, stamp: int) -> None:
-        if priority == REPLICA:
-            self._take(number, self.fleet.due(number, stamp, self.now))
-        elif priority == ARRIVAL:
+    def _happen(self, until: float) -> bool:
+        """Let the next thing happen, ties by priority; False where it lies beyond `until`."""
+        agenda = self._agenda
+        at = agenda.next_at()
+        priority = agenda.next_priority() if at < inf else TIMER
+        if self._report_at < at or (self._report_at == at and priority > REPORT):
+            at, priority = self._report_at, REPORT
+        if self._timer_at < at or (self._timer_at == at and priority > TIMER):
+            at, priority = max(self.now, self._timer_at), TIMER
+        if self._next_at < at:
+            at, priority = self._next_at, ARRIVAL
+        if at > until:
+            return False
+        self.now = at
+        if priority == ARRIVAL:
             self._arrive()
         elif priority == REPORT:
-            self._send(ReplicasReported(self.now, self.fleet.report(self.now)))
-            self._agenda.put(self.now + self.policy.gateway.probe_every, REPORT, 0)
-        elif priority == LEAVING:
-            self._leave(number)
-        elif stamp == self._timer_stamp:
+            self._report()
+        elif priority == TIMER:
             self._timer_at = inf
-            self._send(TimerFired(self.now))
+            self._send(TimerFired(at))
+        else:
+            self._take_due()
+        return True
+
+    def _take_due(self) -> None:
+        _, priority, number, _, stamp = self._agenda.pop()
+        if priority == REPLICA:
+            self._take(number, self.fleet.due(number, stamp, self.now))
+        else:
+            self._leave(number)
+
+    def _report(self) -> None:
+        self._report_at = self.now + self._probe_every
+        self._send(ReplicasReported(self.now, self.fleet.report(self.now)))
 
     def _draw_next(self) -> None:
-        self._next = next(self._arrivals, None)
-        if self._next is not None:
-            self._agenda.put(max(self.now, self.start_at + self._next.at), ARRIVAL, 0)
+        self._next = arrival = next(self._arrivals, None)
+        self._next_at = inf if arrival is None else max(self.now, self.start_at + arrival.at)
 
     def _arrive(self) -> None:
         arrival = self._next
@@ -131,30 +144,13 @@ class Simulation:
             return
         self.num_arrived += 1
         request_id = 1 << 40 | self.num_arrived
-        self._flights[request_id] = Flight(request_id, arrival, self._tiers.get(arrival.tenant, ""))
+        tenant = arrival.tenant
+        self._flights[request_id] = Flight(request_id, arrival, self._tiers.get(tenant, ""))
         if arrival.patience < inf:
             self._agenda.put(self.now + arrival.patience, LEAVING, request_id)
+        event = arrived(arrival, request_id, self.now, self._upstream_trust)
         self._draw_next()
-        stride = _stride(len(arrival.hashes))
-        self._send(
-            RequestArrived(
-                at=self.now,
-                request_id=request_id,
-                tenant=arrival.tenant,
-                model=arrival.model,
-                prompt_tokens=arrival.prompt_tokens,
-                max_output_tokens=arrival.max_output_tokens,
-                prefix_hashes=arrival.hashes[stride - 1 :: stride],
-                prefix_block_tokens=arrival.hash_tokens * stride,
-                streaming=arrival.streaming,
-                tier=arrival.tier,
-                cause=arrival.cause,
-                criticality=Criticality(arrival.criticality),
-                session=arrival.session,
-                upstream_time=arrival.upstream_time,
-                upstream_trust=self.policy.service.upstream_time,
-            )
-        )
+        self._send(event)
 
     def _leave(self, request_id: int) -> None:
         """A client's patience is over."""
@@ -172,44 +168,43 @@ class Simulation:
         self._take(flight.replica, self.fleet.advance(flight.replica, self.now))
         if flight.request_id in self._flights:  # it may have ended by itself at this very instant
             tokens = self.fleet.replicas[flight.replica].output_so_far(job)
-            self._finish(flight, job, tokens, Ending(self.now, outcome, reason))
+            self._finish(flight, job, tokens, self.now, outcome, reason)
             self.fleet.cancel(flight.replica, job.id)
 
     # What is decided.
 
     def _send(self, event: Event) -> None:
         """Tell the governor and carry out what it decides; what follows from that waits its turn."""
-        self._events.append(event)
-        if len(self._events) > 1:
+        if self._handling:
+            self._events.append(event)
             return
+        self._handling = True
+        self._handle(event)
         while self._events:
-            self.num_events += 1
-            for decision in self.governor.handle(self._events[0]):
-                self._carry_out(decision)
-            self._events.popleft()
+            self._handle(self._events.popleft())
+        self._handling = False
+
+    def _handle(self, event: Event) -> None:
+        self.num_events += 1
+        for decision in self.governor.handle(event):
+            self._carry_out(decision)
 
     def _carry_out(self, decision: Decision) -> None:
         if self._seen is not None:
             self._seen(self.now, decision)
         kind = type(decision)
-        if kind is WakeAt:
-            self._wake_at(decision.at)  # type: ignore[union-attr]
-        elif kind is Settle:
-            self._settled(decision)  # type: ignore[arg-type]
+        if kind is Settle:
+            self._settled(cast(Settle, decision))
         elif kind is Dispatch:
-            self._dispatch(decision)  # type: ignore[arg-type]
+            self._dispatch(cast(Dispatch, decision))
+        elif kind is WakeAt:
+            self._timer_at = cast(WakeAt, decision).at
         elif isinstance(decision, Reject | Shed | Expire | Fail):
             self._flights.pop(decision.request_id, None)
         elif isinstance(decision, Evict):
             flight = self._flights.get(decision.request_id)
             if flight is not None and flight.job is not None:
                 self._end(flight, flight.job, Outcome.EVICTED, decision.reason)
-
-    def _wake_at(self, at: float) -> None:
-        if at != self._timer_at:
-            self._timer_stamp += 1
-            self._timer_at = at
-            self._agenda.put(max(at, self.now), TIMER, 0, self._timer_stamp)
 
     def _dispatch(self, decision: Dispatch) -> None:
         flight = self._flights[decision.request_id]
@@ -222,15 +217,16 @@ class Simulation:
             arrival.prompt_tokens,
             min(output, cap) if cap else output,
             arrival.hashes,
-            whole_blocks(arrival.hash_tokens, self.fleet.replicas[number].profile),
+            whole_blocks(arrival.hash_tokens, self.fleet.profiles[number]),
         )
+        job.thresholds = self.fleet.thresholds.get(flight.tier, ())
         job.priority = decision.priority or 0
         job.mark = decision.reserved_output_tokens
         try:
             outputs = self.fleet.submit(number, self.now, job)
         except ProfileError:  # what vLLM answers with 400
             flight.replica, flight.job = number, job
-            self._finish(flight, job, 0, Ending(self.now, Outcome.FAILED, Reason.ENGINE_REFUSED))
+            self._finish(flight, job, 0, self.now, Outcome.FAILED, Reason.ENGINE_REFUSED)
             return
         flight.replica, flight.job = number, job
         self._take(number, outputs)
@@ -242,46 +238,32 @@ class Simulation:
             flight = self._flights.get(output.job.id)
             if flight is None:
                 continue
-            if output.kind == FINISHED:
-                ending = Ending(output.at, Outcome.COMPLETED, Reason.DONE)
-                self._finish(flight, output.job, output.job.output_tokens, ending)
-            elif output.kind == FIRST_TOKEN and flight.arrival.streaming:
+            kind = output.kind
+            if kind == FINISHED:
+                self._finish(flight, output.job, output.job.output_tokens, output.at, _COMPLETED, _DONE)
+            elif kind == FIRST_TOKEN and flight.streaming:
                 self._send(FirstToken(output.at, flight.request_id))
-            elif output.kind == OUTGROWN and flight.arrival.streaming:
+            elif kind == OUTGROWN and flight.streaming:
                 tokens = self.fleet.replicas[number].output_so_far(output.job)
                 self._send(ReservationOutgrown(output.at, flight.request_id, tokens))
 
-    def _finish(self, flight: Flight, job: Job, tokens: int, ending: Ending) -> None:
-        del self._flights[flight.request_id]
+    def _finish(  # noqa: PLR0917 - the parts of an ending
+        self, flight: Flight, job: Job, tokens: int, at: float, outcome: Outcome, reason: Reason
+    ) -> None:
+        request_id = flight.request_id
+        del self._flights[request_id]
         timing = self._timing(flight, job, tokens)
-        done = ending.outcome is Outcome.COMPLETED
-        phase = Phase.NONE if done else Phase.DECODE if timing.first_token_at else Phase.PREFILL
-        self._send(
-            RequestFinished(
-                ending.at,
-                flight.request_id,
-                ending.outcome,
-                ending.reason,
-                timing,
-                job.prompt_tokens if done else 0,
-                tokens,
-                job.cached_tokens if done else None,
-                phase,
+        if outcome is _COMPLETED:
+            cached = job.cached_tokens
+            event = RequestFinished(
+                at, request_id, outcome, reason, timing, job.prompt_tokens, tokens, cached, _NO_PHASE
             )
-        )
+        else:
+            phase = Phase.DECODE if timing.first_token_at else Phase.PREFILL
+            event = RequestFinished(at, request_id, outcome, reason, timing, 0, tokens, None, phase)
+        self._send(event)
 
     def _timing(self, flight: Flight, job: Job, tokens: int) -> Timing:
-        clock = TokenClock(self._thresholds.get(flight.tier, ()))
-        if tokens and flight.arrival.streaming:
-            clock.tokens(job.first_token_at, 1)
-            for run in self.fleet.replicas[flight.replica].runs(job):
-                clock.run(run)
-        return clock.finish(tokens)
-
-
-def _stride(num_hashes: int) -> int:
-    """Every how many-th hash the governor is told: stretches double in size until 16 cover the prompt."""
-    stride = 1
-    while num_hashes // stride > MAX_HASHES:
-        stride *= 2
-    return stride
+        if tokens and flight.streaming:
+            return self.fleet.replicas[flight.replica].timing(job, tokens)
+        return Timing(num_tokens=tokens, itl_bad=tuple([0] * len(job.thresholds)))

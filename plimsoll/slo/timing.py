@@ -155,15 +155,15 @@ class TokenClock:
                 self._zeros[self._class] += stop - at
             else:
                 index = ceil(log2(gap) * 32.0)
-                stop = _end_of_bucket(first, step, at, end, index)
+                stop = end_of_bucket(first, step, at, end, index)
                 self._buckets[index] = self._buckets.get(index, 0) + stop - at
                 self.itl_max = max(self.itl_max, gap, first + (stop - 1) * step)
             at = stop
         for i, threshold in enumerate(self._thresholds):
-            self._bad[i] += _num_above(first, step, begin, end, threshold)
+            self._bad[i] += num_above(first, step, begin, end, threshold)
 
 
-def _end_of_bucket(first: float, step: float, at: int, end: int, index: int) -> int:
+def end_of_bucket(first: float, step: float, at: int, end: int, index: int) -> int:
     """The first j > at whose gap lies in another bucket. The division finds it, the bucket function decides."""
     if step == 0.0:
         return end
@@ -191,7 +191,7 @@ def _end_of_zeros(first: float, step: float, at: int, end: int) -> int:
     return j
 
 
-def _num_above(first: float, step: float, begin: int, end: int, threshold: float) -> int:
+def num_above(first: float, step: float, begin: int, end: int, threshold: float) -> int:
     """How many of the gaps begin … end − 1 exceed the threshold."""
     if step == 0.0:
         return end - begin if first > threshold else 0
