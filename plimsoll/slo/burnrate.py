@@ -5,12 +5,14 @@ of the Google SRE Workbook, chapter 5 (multiwindow, multi-burn-rate alerts), mad
 highest factors lie beyond C, and the windows are lengthened.
 """
 
+from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
 from msgspec import Struct
 
 from plimsoll.slo.intervals import surely_above
+from plimsoll.slo.recent import Counts
 
 DAY: Final = 86_400
 PERIOD: Final = 30 * DAY
@@ -25,6 +27,15 @@ class BurnRule(Struct, frozen=True):
     long: Fraction  # s
     short: Fraction  # s
     share: Fraction
+
+
+class BurnState(StrEnum):
+    """What one rule says of one objective of one tenant. The first two are no numbers: nothing follows from them."""
+
+    NO_TRAFFIC = "no traffic"  # nothing was judged in the long window
+    TOO_FEW = "too few"  # so few were that the rule could not fire if all of them had been bad
+    QUIET = "quiet"
+    BURNING = "burning"
 
 
 _START: Final = (
@@ -57,10 +68,24 @@ def fires(rule: BurnRule, target: Fraction, long: tuple[int, int], short: tuple[
     """`long` and `short` are (bad, judged) requests of the two windows.
 
     The long window's lower bound (two-sided 95 %, Clopper–Pearson) and the short window's plain ratio must both exceed
-    factor × (1 − target). For independent requests; tokens of one stalled stream are one event.
+    factor × (1 − target). For independent requests; `judge` is for both requests and tokens.
     """
     limit = rule.factor * (1 - target)
     (long_bad, long_num), (short_bad, short_num) = long, short
     if long_bad < MIN_BAD or short_num == 0 or Fraction(short_bad, short_num) <= limit:
         return False
     return surely_above(long_bad, long_num, float(limit))
+
+
+def judge(rule: BurnRule, target: Fraction, long: Counts, short: Counts) -> BurnState:
+    """What the rule says. Tokens of one stream are not independent: they count for as many events as they are worth."""
+    limit = rule.factor * (1 - target)
+    if not long.num_judged:
+        return BurnState.NO_TRAFFIC
+    if long.num_requests < MIN_BAD or not surely_above(long.num_requests, long.num_requests, float(limit)):
+        return BurnState.TOO_FEW
+    if long.num_bad_requests < MIN_BAD or not short.num_judged:
+        return BurnState.QUIET
+    if Fraction(short.num_bad, short.num_judged) <= limit:
+        return BurnState.QUIET
+    return BurnState.BURNING if surely_above(*long.as_independent(), float(limit)) else BurnState.QUIET

@@ -12,16 +12,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from plimsoll.analytics.burn import period, severity_of
 from plimsoll.policy.objective import Objective, Sli
 from plimsoll.policy.policy import Policy, Tier
-from plimsoll.slo.burnrate import DAY, MIN_BAD, PERIOD, BurnRule, burn_rules
+from plimsoll.slo.burnrate import MIN_BAD, BurnRule, burn_rules
 
 ALERT: Final = "PlimsollBudgetBurn"
 TAIL_ALERT: Final = "PlimsollTailRatio"
 VERDICTS: Final = "plimsoll_verdicts_total"
 _BY: Final = "tenant, tier, objective"
-_PAGE_SHARE: Final = Fraction(5, 100)
-"""Rules that fire after at most this share of the budget page; slower ones open a ticket."""
 _Z: Final = 1.959964
 TAIL_WINDOW: Final = "30m"
 MIN_FOR_P99: Final = 368
@@ -55,17 +54,12 @@ class Burn(Struct, frozen=True):
     @property
     def severity(self) -> str:
         """page or ticket."""
-        return "page" if self.rule.share <= _PAGE_SHARE else "ticket"
-
-
-def period_of(policy: Policy) -> int:
-    """Seconds over which burn is reckoned: the rolling period, or 30 days for calendar months."""
-    return PERIOD if policy.service.period == "month" else int(policy.service.period.removesuffix("d")) * DAY
+        return severity_of(self.rule)
 
 
 def burns(policy: Policy, objective: Objective) -> list[Burn]:
     """The rules of one objective, fastest first."""
-    return [Burn(objective, rule) for rule in burn_rules(objective.target, period_of(policy))]
+    return [Burn(objective, rule) for rule in burn_rules(objective.target, period(policy))]
 
 
 def rules(policy: Policy, *, native: bool = False) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.analytics.burn import period
 from plimsoll.governor.decisions import Settle
 from plimsoll.policy.document import load, parse
 from plimsoll.policy.policy import Policy
@@ -15,7 +16,7 @@ from plimsoll.slo.burnrate import burn_rules
 from plimsoll.slo.intervals import clopper_pearson
 from plimsoll.slo.measured import ItlSketch
 from plimsoll.telemetry.prometheus import Metrics
-from plimsoll.telemetry.rules import ALERT, Burn, burns, duration, lower_bound, period_of, rules
+from plimsoll.telemetry.rules import ALERT, Burn, burns, duration, lower_bound, rules
 from plimsoll.telemetry.ruletests import tests_of as unit_tests_of
 from tests.policy.test_document import EXAMPLE
 from tests.telemetry.test_prometheus_page import page_of, record
@@ -82,7 +83,7 @@ def test_fast_rules_page_and_slow_ones_open_a_ticket() -> None:
 
 def test_a_rolling_period_sets_the_windows() -> None:
     rolling = parse(POLICY.replace("timezone: UTC", "period: 7d"))
-    assert (period_of(policy()), period_of(rolling)) == (30 * 86_400, 7 * 86_400)
+    assert (period(policy()), period(rolling)) == (30 * 86_400, 7 * 86_400)
     assert {type(burn) for burn in burns(rolling, rolling.tiers[0].objectives[0])} == {Burn}
 
 

@@ -1,0 +1,37 @@
+"""Burn rates from a log are those from its settlements one by one."""
+
+from pathlib import Path
+
+import pytest
+
+from plimsoll.analytics.burn import Recents, longest_window
+from plimsoll.slo.burnrate import BurnState
+from plimsoll.slo.recent import NOTHING
+from plimsoll.storage.burnlog import recents_of
+from plimsoll.storage.journal import Journal
+from plimsoll.storage.query import connect
+from tests.storage.rows import NOVEMBER, POLICY, settle
+
+
+def test_log_and_settlements_agree(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    fed = Recents(longest_window(POLICY))
+    for number in range(600):
+        made = settle(number, bad=number > 500, arrived_at=NOVEMBER + 6.0 * number)
+        journal.opened(number, "acme", "gold", NOVEMBER)
+        journal.settle(made)
+        for verdict in made.record.verdicts:
+            counts = NOTHING.with_request(verdict.num_bad, verdict.num_good + verdict.num_bad)
+            fed.add("acme", "gold", verdict.objective, made.record.finished_at, counts)
+    journal.close()
+    now = NOVEMBER + 3600
+    with connect(tmp_path) as connection:
+        read = recents_of(connection, POLICY, now).burning(POLICY, now)
+    assert read == fed.burning(POLICY, now)
+    states = [each.state for each in read["acme", "ttft"]]
+    assert states == [BurnState.BURNING] * 3
+    assert [each.severity for each in read["acme", "ttft"]] == ["page", "page", "ticket"]
+    assert read["acme", "ttft"][0].long_rate == pytest.approx(99 / 600 / 0.005, rel=0.01)
+    assert {each.state for each in read["acme", "availability"]} == {BurnState.QUIET}
+    assert {each.state for each in read["beta", "ttft"]} == {BurnState.NO_TRAFFIC}
+    assert {each.long_rate for each in read["beta", "ttft"]} == {None}
