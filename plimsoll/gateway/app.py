@@ -93,8 +93,7 @@ class App:
         """Go by another policy, once its replicas have been asked. Open requests, connections, learnt figures stay."""
         async with self._changing:
             await self.prober.meet(promise.policy, FIRST_LOOK)
-            self.governor.add_profiles(promise.profiles)
-            self.driver.change_policy(promise.policy)
+            self.driver.change_policy(promise.policy, promise.profiles)
             self.server.rules = promise.policy.gateway
             self.prober.take(promise.policy)
             self.prober.deliver()

@@ -8,7 +8,9 @@ A request's path: `request` → `_arrive` → governor → `carrier.carry_out` �
 """
 
 import logging
+from collections.abc import Mapping
 
+from plimsoll.engine.profile import EngineProfile
 from plimsoll.gateway.carrier import Books, Carrier, Surroundings
 from plimsoll.gateway.channel import Channel
 from plimsoll.gateway.errors import Refusal
@@ -177,10 +179,10 @@ class Driver:
         """The probe's word on all replicas."""
         self._send(ReplicasReported(self._around.clock(), reports))
 
-    def change_policy(self, policy: Policy) -> None:
-        """New requests go by this policy; what is open goes on."""
+    def change_policy(self, policy: Policy, profiles: Mapping[str, EngineProfile]) -> None:
+        """New requests go by this policy and the engine profiles it names; what is open goes on."""
         self._take(policy)
-        self._send(PolicyChanged(self._around.clock(), policy))
+        self._send(PolicyChanged(self._around.clock(), policy, dict(profiles)))
 
     def drain(self, grace: float) -> None:
         """No new requests from now on; those queued have `grace` s to be dispatched."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.estimates import Histogram
+from plimsoll.governor.floors import Floors
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 
@@ -35,7 +36,7 @@ class Lending:
         self.full_step = full_step
 
     def book(self, replica: Replica, request: Request, at: float) -> None:
-        """Predict when the request's units come back."""
+        """Predict when the request's units and its slot come back."""
         held = self.held_bound.upper()
         if held is None:
             held = self.full_step
@@ -44,28 +45,32 @@ class Lending:
             return
         bucket = int((at + held * work_of(request)) / self.width) + 1  # rounded up: a bound
         request.release_bucket = bucket
-        replica.expect_release(bucket, request.units)
+        replica.room.expect_release(bucket, request.units)
+        if replica.slot_room is not None:
+            replica.slot_room.expect_release(bucket, 1)
 
     def unbook(self, replica: Replica, request: Request) -> None:
         """Take the prediction away; call before the units are given back or grow."""
         if request.release_bucket > 0:
-            replica.expect_release(request.release_bucket, -request.units)
+            replica.room.expect_release(request.release_bucket, -request.units)
+            if replica.slot_room is not None:
+                replica.slot_room.expect_release(request.release_bucket, -1)
             request.release_bucket = -1
 
     def finished(self, request: Request, at: float) -> None:
         """Learn from how long it really stayed."""
         self.held.add((at - request.dispatched_at) / work_of(request))
 
-    def allows(self, replica: Replica, request: Request, own: int, left: int, at: float) -> bool:
-        """Whether `left` units, free once the part beyond its own floor is taken, and releases serve all lenders."""
+    def allows(self, room: Floors, borrower: int, left: int, at: float) -> bool:
+        """Whether what is `left` when the borrower has taken its part, and releases, serve all lenders in time."""
         now = int(at / self.width)
         owed = 0
         for lane in self.by_wait:
-            idle = replica.floors[lane] - replica.used[lane]
-            if lane == request.lane or idle <= 0:
+            idle = room.own(lane)
+            if lane == borrower or idle <= 0:
                 continue
             owed += idle
-            if owed > left and owed > left + replica.released_between(now + 1, now + self.num_buckets[lane]):
+            if owed > left and owed > left + room.released_between(now + 1, now + self.num_buckets[lane]):
                 return False
         return True
 
@@ -83,18 +88,35 @@ def fits(replica: Replica, request: Request, lending: Lending, at: float) -> int
     need = replica.units_for(request)
     if need > free:
         return NO
-    own = replica.floors[request.lane] - replica.used[request.lane]
-    if request.lane > 0 and _must_pace(replica, request, within_floor=need <= own):
+    if replica.unseen:
+        replica.forget_computed(at)
+    lane = request.lane
+    slots = replica.slot_room
+    within = need <= replica.room.own(lane) and (slots is None or slots.own(lane) > 0)
+    if lane > 0 and replica.pending_prompt and _must_pace(replica, request, within_floor=within):
         replica.paced = True
         return NO
+    if within:
+        return OWN_FLOOR
+    empty = replica.num_in_flight == 0  # nothing runs that could give back more: now, or never
+    right = _right(replica.room, lane, need, free, lending, at, empty=empty)
+    if right == NO or slots is None:
+        return right
+    slot_right = _right(slots, lane, 1, replica.slots - replica.num_in_flight, lending, at, empty=empty)
+    return NO if slot_right == NO else max(right, slot_right)
+
+
+def _right(  # noqa: PLR0917 - as often as there are replicas, and keywords cost time
+    room: Floors, lane: int, need: int, free: int, lending: Lending, at: float, *, empty: bool
+) -> int:
+    """By which right so much of one kind of room may be taken."""
+    own = max(0, room.own(lane))
     if need <= own:
         return OWN_FLOOR
-    own = max(own, 0)
-    left = free - (need - own)
-    if replica.idle_floor - own <= left:
+    left = free - need
+    if room.idle - own <= left:
         return FREE
-    empty = replica.num_in_flight == 0  # nothing runs that could give back more: now, or never
-    return LENT if empty or lending.allows(replica, request, own, left, at) else NO
+    return LENT if empty or lending.allows(room, lane, left, at) else NO
 
 
 def _must_pace(replica: Replica, request: Request, *, within_floor: bool) -> bool:
@@ -103,10 +125,7 @@ def _must_pace(replica: Replica, request: Request, *, within_floor: bool) -> boo
     Inside the engine all prompts wait in one queue: what a lower tier piles up there the highest tier stands behind.
     So a lower tier adds only what one step computes, or within its floor one prompt beyond that; alone it may always.
     """
-    pending = replica.pending_prompt
-    if pending == 0:
-        return False
-    return pending + (0 if within_floor else request.prompt_tokens) > replica.prompt_limit
+    return replica.pending_prompt + (0 if within_floor else request.prompt_tokens) > replica.prompt_limit
 
 
 def floors_of(shares: list[float], units: int, *, in_blocks: bool) -> list[int]:

@@ -16,6 +16,7 @@ from plimsoll.governor.timers import Timers
 from plimsoll.governor.turns import charge_for, earn_credit, next_for
 from plimsoll.slo.outcome import Reason
 
+PLACES_LOOKED_AT: Final = 3  # replicas that one who comes while others wait is tried on
 _FITS: Final = Reason.FITS
 _LENT: Final = Reason.LENT
 _RETRIED: Final = Reason.RETRIED  # said where rank is all that there is to say
@@ -58,14 +59,30 @@ class Dispatcher:
         """Let it wait (`again`: in front, after a failed attempt), unless its turn has come at once."""
         others_wait = pool.num_waiting > 0
         self.put_in_queue(pool, request, at, again=again)
-        if (others_wait or again) and not holds(pool, at):
-            replica, _ = choose(pool, request, at)
-            request.masks = None
-            if replica is not None:
-                self.fill(pool, replica, at)
+        if others_wait or again:
+            self._take_turn(pool, request, at)
         if request.state == QUEUED:
             reason = _SATURATED if holds(pool, at) else _POOL_FULL
             self.outbox.decisions.append(Enqueue(request.id, request.tier_name, reason))
+            for waited_for in pool.replicas:
+                if waited_for.paced:
+                    self._watch_prompts(waited_for)
+
+    def _take_turn(self, pool: Pool, request: Request, at: float) -> None:
+        """Fill where it would go best, if it fits anywhere; where room is kept for another, the next best."""
+        tried = request.tried
+        for _ in range(PLACES_LOOKED_AT):
+            if holds(pool, at):
+                break
+            replica, _ = choose(pool, request, at)
+            request.masks = None
+            if replica is None:
+                break
+            self.fill(pool, replica, at)
+            if request.state != QUEUED:
+                break
+            request.tried |= replica.bit
+        request.tried = tried
 
     def put_in_queue(self, pool: Pool, request: Request, at: float, *, again: bool = False) -> None:
         """Book it as waiting; says nothing to the hands."""
@@ -97,8 +114,16 @@ class Dispatcher:
         while pool.num_waiting and replica.routable(at) and not holds(pool, at):
             request, reason = next_for(pool, replica, at)
             if request is None:
+                if replica.paced:
+                    self._watch_prompts(replica)
                 return
             self.dispatch(pool, replica, request, reason, at)
+
+    def _watch_prompts(self, replica: Replica) -> None:
+        """Somebody waits for prompts to be computed there: look again when that is predicted, if no event will tell."""
+        if replica.unseen and replica.unseen[0][0] != replica.watched_at:
+            replica.watched_at = replica.unseen[0][0]
+            self.timers.watch_backoff(replica.watched_at)
 
     def drain(self, pool: Pool, at: float) -> None:
         """Room may be anywhere: fill all replicas, the emptiest first, one request at a time."""
@@ -111,6 +136,8 @@ class Dispatcher:
                     if request is not None:
                         self.dispatch(pool, replica, request, reason, at)
                         progress = True
+                    elif replica.paced:
+                        self._watch_prompts(replica)
 
     def dispatch(self, pool: Pool, replica: Replica, request: Request, reason: Reason, at: float) -> None:
         """Book the request on the replica and tell the hands to send it."""
@@ -148,7 +175,12 @@ class Dispatcher:
             cached = min(held_blocks(masks, replica.bit) * request.prefix_block_tokens, request.prompt_tokens)
             pool.prefixes.sent(request.prefix_hashes, masks, replica.bit)
         request.cached_estimate = cached
-        request.pending_prompt = request.prompt_tokens - cached if request.streaming else 0
+        request.pending_prompt = request.prompt_tokens - cached
+        request.prompt_ahead = replica.pending_prompt + request.pending_prompt
+        if not request.streaming:
+            token_time = pool.prompt_pace.token_time()
+            if token_time is not None:
+                replica.expect_prompt(request, at + token_time * request.prompt_ahead)
         request.pool_index, request.replica_index = pool.index, replica.index
         request.replica_name = replica.name
         request.dispatched_at = at

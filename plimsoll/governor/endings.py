@@ -7,6 +7,7 @@ from plimsoll.governor.dispatching import Dispatcher, Outbox
 from plimsoll.governor.estimates import Cursor, Histogram
 from plimsoll.governor.lifecycle import ABORT, CANCEL, COMPLETE, EVICT, EXPIRE, FAIL, REJECT, TAKE_OUT
 from plimsoll.governor.limits import give_back, retry_after, settle_tokens
+from plimsoll.governor.placing import NO_OUTPUT
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.queueing import charge_of
 from plimsoll.governor.register import Register
@@ -143,7 +144,9 @@ class Endings:
         pool.lending.finished(request, end.at)
         if end.output_tokens > 0:
             request.account.outputs.lengths.add(max(1, end.output_tokens // request.num_choices))
-        if end.first_token_at > 0.0 and request.streaming:
+        if not request.streaming and request.endpoint not in NO_OUTPUT:
+            pool.prompt_pace.came_whole(end.at - request.dispatched_at, request.prompt_ahead)
+        elif end.first_token_at > 0.0:
             tpot = end.tpot() if request.num_choices == 1 else 0.0
             cached = request.cached_estimate if end.cached_tokens is None else end.cached_tokens
             prompt = end.prompt_tokens or request.prompt_tokens

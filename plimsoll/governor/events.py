@@ -8,6 +8,7 @@ from math import inf
 
 from msgspec import Struct
 
+from plimsoll.engine.profile import EngineProfile
 from plimsoll.policy.policy import Policy, UpstreamTrust
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.outcome import Outcome, Phase, Reason
@@ -174,10 +175,11 @@ class BudgetsReported(Struct, frozen=True, tag=True):
 
 
 class PolicyChanged(Struct, frozen=True, tag=True):
-    """A new policy was loaded and checked."""
+    """A new policy was loaded and checked; `profiles` by the names that its pools use (known ones may be left out)."""
 
     at: float
     policy: Policy
+    profiles: dict[str, EngineProfile] = {}
 
 
 class DrainStarted(Struct, frozen=True, tag=True):

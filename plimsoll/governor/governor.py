@@ -37,6 +37,7 @@ from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, STATES
 from plimsoll.governor.limits import give_back, queue_is_full, refused_by
 from plimsoll.governor.placing import place_of, refused_label, reserve
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.prefill import SAMPLED
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
 from plimsoll.governor.settlement import ending_of
@@ -101,10 +102,6 @@ class Governor:
     def charged(self, request_id: int) -> float:
         """Tokens of service that an open request was charged at dispatch; 0.0 while it waits."""
         return self._open(request_id, "look at").charged
-
-    def add_profiles(self, profiles: Mapping[str, EngineProfile]) -> None:
-        """Make profiles known that a policy to come will name."""
-        self._register.profiles.update(profiles)
 
     # --- a request comes -------------------------------------------------------------------------------------------
 
@@ -183,6 +180,8 @@ class Governor:
         pool = self._pool(request)
         replica = pool.replicas[request.replica_index]
         replica.prompt_done(request)
+        if request.sequence & SAMPLED == 0:
+            pool.prompt_pace.streamed(event.at - request.dispatched_at, request.prompt_ahead)
         if replica.paced:
             replica.paced = False
             self._dispatcher.fill(pool, replica, event.at)

@@ -11,7 +11,7 @@ from plimsoll.governor.request import Request
 from plimsoll.policy.policy import Tenant
 from plimsoll.slo.outcome import Reason
 
-_NO_OUTPUT: Final = frozenset({Endpoint.EMBEDDINGS, Endpoint.OTHER})
+NO_OUTPUT: Final = frozenset({Endpoint.EMBEDDINGS, Endpoint.OTHER})
 
 
 class Refusal:
@@ -53,7 +53,7 @@ def place_of(register: Register, model: str, prompt_tokens: int) -> tuple[Pool |
 
 def reserve(pool: Pool, request: Request) -> None:
     """Say how much output is reserved for and expected of the request."""
-    if request.endpoint in _NO_OUTPUT:
+    if request.endpoint in NO_OUTPUT:
         request.output_tokens = request.expected_output = 0
     else:
         account = request.account

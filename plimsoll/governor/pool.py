@@ -5,6 +5,7 @@ from plimsoll.engine.steptime import StepTime, unloaded_ttft
 from plimsoll.governor.admission import Lending, floors_of, full_step
 from plimsoll.governor.baseline import Baseline
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.governor.prefill import PromptPace
 from plimsoll.governor.prefixes import PrefixIndex
 from plimsoll.governor.queueing import Lane
 from plimsoll.governor.replicas import UNLIMITED, Replica
@@ -32,6 +33,7 @@ class Pool:
         self.lending = Lending([], None)
         self.prefixes = PrefixIndex(PREFIX_HASHES)
         self.baseline = Baseline(None)
+        self.prompt_pace = PromptPace()
         self.num_waiting = 0
         self.num_in_flight = 0
         self.turn = 0  # of round robin
@@ -53,6 +55,7 @@ class Pool:
         self.policy, self.open, self.profile = policy, True, profile
         self.steps = None if profile is None else StepTime(profile)
         self.prompt_token_time = 0.0 if profile is None else unloaded_ttft(profile, 2048) / 2048.0
+        self.prompt_pace.profile_time = self.prompt_token_time
         self.baseline.profile = profile
         self._reserve_kv = rules.reserve_kv
         self._oversubscription = 0.0 if rules.strict else float(rules.oversubscription)
@@ -84,7 +87,11 @@ class Pool:
         )
         for request in replica.in_flight.values():
             self.lending.unbook(replica, request)
-        replica.set_floors(floors_of(self._shares, replica.capacity, in_blocks=replica.in_blocks))
+        bounded = replica.in_blocks and replica.slots < UNLIMITED
+        replica.set_floors(
+            floors_of(self._shares, replica.capacity, in_blocks=replica.in_blocks),
+            floors_of(self._shares, replica.slots, in_blocks=False) if bounded else [],
+        )
 
     def _bound_prompts(self) -> None:
         """Which prompts belong here, and how long a context may get."""
@@ -140,7 +147,9 @@ class Pool:
             capacity = self.profile.num_blocks * self.profile.block_size
             slowest = full_step(self.steps, self.profile.max_num_seqs, capacity)
         for replica in self.replicas:
-            replica.releases.clear()
+            replica.room.releases.clear()
+            if replica.slot_room is not None:
+                replica.slot_room.releases.clear()
             for request in replica.in_flight.values():
                 request.release_bucket = -1
         self.lending = Lending(waits, slowest)

@@ -15,6 +15,7 @@ from plimsoll.governor.request import Request
 OUTPUT_WEIGHT: Final = 2.0  # an output token costs as much as two prompt tokens
 CACHED_WEIGHT: Final = 0.1  # a prompt token that the replica holds already
 LOOKAHEAD: Final = 7  # candidates looked at when the head of a lane does not fit
+SCANNED: Final = 40  # places of a line gone through to find them: some have left from the middle
 
 
 def charge_of(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> float:
@@ -99,9 +100,10 @@ class Lane:
         """A few that might pass the head: its own tenant's next, and the first of other tenants."""
         found: list[Request] = []
         own = self._line(head.account.index)
-        for position in range(1, min(len(own.items), LOOKAHEAD)):
-            request = own.items[position]
-            if request.state == QUEUED:
+        for num, request in enumerate(own.items):
+            if num > SCANNED or len(found) == LOOKAHEAD:
+                break
+            if request.state == QUEUED and request is not head:
                 found.append(request)
         if self.fair:
             for entry in self._heap[1 : 1 + LOOKAHEAD]:

@@ -1,13 +1,15 @@
 """What the governor knows of one replica: what its reports said, and what was dispatched to it and is not over.
 
 Capacity is counted in *units*: KV blocks where the engine or its profile tells them, else slots (concurrent
-requests). Each lane (tier queue) holds a floor of units; `idle_floor` is what the lanes leave unused of theirs.
+requests). Each lane (tier queue) holds a floor of units (`room`), and of slots (`slot_room`) where both can run out.
 """
 
+from heapq import heappop, heappush
 from typing import Final
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.governor.floors import Floors
 from plimsoll.governor.request import Request
 
 UNLIMITED: Final = 1 << 40
@@ -42,17 +44,17 @@ class Replica:
         self.limit = 0  # capacity with oversubscription
         self.slots = 0  # concurrent requests at most
         self.prompt_limit = UNLIMITED  # prompt tokens to compute up to which lower tiers may add theirs
-        self.paced = False  # somebody waits for prompts to be computed
-        self.floors: list[int] = []
+        self.paced = False  # somebody waits for prompts to be computed …
+        self.watched_at = 0.0  # … and the timer is set for then
+        self.room = Floors()  # units
+        self.slot_room: Floors | None = None  # slots, where units are blocks and slots are bounded too
         # what is on it
-        self.used: list[int] = []  # units by lane
-        self.reserved = 0
-        self.idle_floor = 0
+        self.reserved = 0  # units
         self.num_in_flight = 0
         self.in_flight: dict[int, Request] = {}
-        self.pending_prompt = 0  # prompt tokens dispatched whose first token has not come
+        self.pending_prompt = 0  # prompt tokens dispatched and not computed yet, as far as we know
+        self.unseen: list[tuple[float, int, Request]] = []  # prompts with no first token to come, by predicted end
         self.context = 0  # prompt and expected output of all in flight
-        self.releases: dict[int, int] = {}  # units by the time bucket in which they are predicted back
 
     def routable(self, at: float) -> bool:
         """Whether requests may be sent there now."""
@@ -115,16 +117,21 @@ class Replica:
             return profile.max_num_seqs
         return UNLIMITED if self.in_blocks else DEFAULT_SLOTS
 
-    def set_floors(self, floors: list[int]) -> None:
-        """New floors by lane; `used` is counted afresh from what is in flight."""
-        self.floors = floors
-        self.used = [0] * len(floors)
+    def set_floors(self, floors: list[int], slot_floors: list[int]) -> None:
+        """New floors by lane, of units and (where any holds one) of slots; use is counted afresh from what runs."""
+        used = [0] * len(floors)
+        slots_used = [0] * len(floors)
         self.reserved = 0
         for request in self.in_flight.values():
             request.units = self.units_for(request)
-            self.used[request.lane] += request.units
+            used[request.lane] += request.units
+            slots_used[request.lane] += 1
             self.reserved += request.units
-        self.idle_floor = sum([max(0, floor - used) for floor, used in zip(floors, self.used, strict=True)])
+        self.room.hold(floors, used)
+        self.slot_room = None
+        if any(slot_floors):
+            self.slot_room = Floors()
+            self.slot_room.hold(slot_floors, slots_used)
 
     def units_for(self, request: Request) -> int:
         """Units that the request needs here; a replica alone is enough for any (its engine has no more to give)."""
@@ -143,7 +150,10 @@ class Replica:
         request.units = units
         if self.in_blocks:
             request.blocks_reserved = max(request.blocks_reserved, units)
-        self._use(request.lane, units)
+        self.room.use(request.lane, units)
+        self.reserved += units
+        if self.slot_room is not None:
+            self.slot_room.use(request.lane, 1)
         self.in_flight[request.id] = request
         self.num_in_flight += 1
         self.pending_prompt += request.pending_prompt
@@ -155,12 +165,16 @@ class Replica:
         if more > 0:
             request.units = units
             request.blocks_reserved = max(request.blocks_reserved, units)
-            self._use(request.lane, more)
+            self.room.use(request.lane, more)
+            self.reserved += more
 
     def release(self, request: Request) -> None:
         """Give back all that the request holds; once, whatever ended it."""
         del self.in_flight[request.id]
-        self._use(request.lane, -request.units)
+        self.room.use(request.lane, -request.units)
+        self.reserved -= request.units
+        if self.slot_room is not None:
+            self.slot_room.use(request.lane, -1)
         request.units = 0
         self.num_in_flight -= 1
         self.prompt_done(request)
@@ -177,31 +191,13 @@ class Replica:
             if request.pending_prompt and request.dispatched_at < before_at:
                 self.prompt_done(request)
 
-    def _use(self, lane: int, units: int) -> None:
-        floor = self.floors[lane]
-        before = self.used[lane]
-        after = before + units
-        self.used[lane] = after
-        self.reserved += units
-        if before < floor or after < floor:
-            self.idle_floor += max(0, floor - after) - max(0, floor - before)
+    def expect_prompt(self, request: Request, until_at: float) -> None:
+        """No first token will tell when its prompt is computed: by then, as predicted."""
+        heappush(self.unseen, (until_at, request.sequence, request))
 
-    # --- when units come back --------------------------------------------------------------------------------------
-
-    def expect_release(self, bucket: int, units: int) -> None:
-        """So many units are predicted back in that time bucket; negative takes a prediction away."""
-        num = self.releases.get(bucket, 0) + units
-        if num:
-            self.releases[bucket] = num
-        else:
-            self.releases.pop(bucket, None)
-
-    def released_between(self, first: int, last: int) -> int:
-        """Units predicted back in the time buckets from `first` to `last`."""
-        releases = self.releases
-        if not releases or last < first:
-            return 0
-        num = 0
-        for bucket in range(first, last + 1):
-            num += releases.get(bucket, 0)
-        return num
+    def forget_computed(self, at: float) -> None:
+        """Prompts whose predicted end has passed are no work to come."""
+        while self.unseen and self.unseen[0][0] <= at:
+            request: Request = heappop(self.unseen)[2]
+            if self.in_flight.get(request.id) is request:
+                self.prompt_done(request)

@@ -72,6 +72,7 @@ class Request:
         self.queued_at = 0.0
         self.expire_at = inf
         self.bypassed = 0  # later, smaller ones that passed it
+        self.kept_index = -1  # the replica that keeps room for it, once it has been passed often enough
         self.tried = 0  # bit mask of the replicas that failed it
         self.attempts = 0
         self.last_failure: Reason | None = None
@@ -81,7 +82,8 @@ class Request:
         self.units = 0  # booked on the replica: KV blocks or slots; 0: nothing
         self.blocks_reserved = 0  # most KV blocks booked at once
         self.release_bucket = 0  # when they are predicted to come back
-        self.pending_prompt = 0  # prompt tokens that the replica has yet to compute, as far as we know
+        self.pending_prompt = 0  # prompt tokens that the replica has yet to compute, as far as we know …
+        self.prompt_ahead = 0  # … and those of all before it and itself at dispatch
         self.masks: list[int] | None = None  # who holds its prefix, while it is being routed
         self.cached_estimate = 0  # prompt tokens that the replica should hold already
         self.charged = 0.0  # on the tenant's virtual counter

@@ -28,6 +28,8 @@ class ReplicaState(Struct, frozen=True):
     waiting: int | None
     kv_usage: float | None
     report_age: float | None  # s
+    slot_floors: dict[str, int] | None = None  # concurrent requests by tier; None: they are the unit, or not bounded
+    slots_used: dict[str, int] | None = None
 
 
 class PoolState(Struct, frozen=True):
@@ -102,6 +104,7 @@ def _pool(register: Register, pool: Pool, at: float) -> PoolState:
 
 def _replica(replica: Replica, names: list[str], at: float) -> ReplicaState:
     report = replica.report
+    slots = replica.slot_room
     return ReplicaState(
         replica.name,
         replica.healthy,
@@ -112,12 +115,14 @@ def _replica(replica: Replica, names: list[str], at: float) -> ReplicaState:
         replica.capacity,
         "blocks" if replica.in_blocks else "slots",
         replica.saturation(),
-        dict(zip(names, replica.floors, strict=False)),
-        dict(zip(names, replica.used, strict=False)),
+        dict(zip(names, replica.room.floors, strict=False)),
+        dict(zip(names, replica.room.used, strict=False)),
         None if report is None else report.running,
         None if report is None else report.waiting,
         None if report is None else report.kv_usage,
         None if report is None else at - report.reported_at,
+        None if slots is None else dict(zip(names, slots.floors, strict=False)),
+        None if slots is None else dict(zip(names, slots.used, strict=False)),
     )
 
 

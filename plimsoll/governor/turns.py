@@ -4,11 +4,12 @@
 2. A lower tier whose trickle credit covers its head.
 3. Everybody else by rank.
 
-A head that does not fit in 2 or 3 may be passed by later or lower ones that fit, `bypasses` times in all; then the
-room is kept until it fits. A head that this replica has failed already is no reason to keep room there.
+A head that does not fit in 2 or 3 may be passed by later or lower ones that fit, `bypasses` times in all; then room is
+kept where it will soonest fit. A head that this replica has failed already is no reason to keep room there.
 """
 
 from plimsoll.governor.admission import LENT, NO, OWN_FLOOR, fits
+from plimsoll.governor.keeping import keeps_room
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.queueing import charge_of
 from plimsoll.governor.replicas import Replica
@@ -32,7 +33,7 @@ def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, R
             right = fits(replica, head, pool.lending, at)
             if right != NO:
                 return head, _reason(pool, head, right, passed)
-            if head.bypassed >= pool.bypasses:
+            if head.bypassed >= pool.bypasses and keeps_room(pool, replica, head, at):
                 return None, Reason.POOL_FULL
             passed.append(head)
         smaller = _smaller(pool, replica, head, at)
@@ -58,7 +59,7 @@ def earn_credit(pool: Pool, charged_lane: int, tokens: float) -> None:
 
 def _within_floors(pool: Pool, replica: Replica, at: float) -> Request | None:
     for index, lane in enumerate(pool.lanes):
-        if lane.num == 0 or replica.used[index] >= replica.floors[index]:
+        if lane.num == 0 or replica.room.own(index) <= 0:
             continue
         head = lane.head()
         if head is not None and open_to(replica, head, at) and fits(replica, head, pool.lending, at) == OWN_FLOOR:
@@ -99,11 +100,13 @@ def _smaller(pool: Pool, replica: Replica, head: Request, at: float) -> Request 
 def _reason(pool: Pool, request: Request, right: int, passed: list[Request]) -> Reason:
     """Why it goes; those it passes are counted as passed once more, and a trickle turn is paid."""
     for head in passed:
-        head.bypassed += 1
+        head.bypassed = min(head.bypassed + 1, pool.bypasses)
+    lane = pool.lanes[request.lane]
+    due = lane.credit > 0.0 and _is_due(pool, request.lane)
+    if due:
+        lane.credit = 0.0
     if passed:
         return Reason.BYPASS
-    lane = pool.lanes[request.lane]
-    if lane.credit > 0.0 and _is_due(pool, request.lane):
-        lane.credit = 0.0
+    if due:
         return Reason.TRICKLE
     return Reason.LENT if right == LENT else Reason.RANK

@@ -50,6 +50,7 @@ class Upkeep:
 
     def policy_changed(self, event: PolicyChanged) -> None:
         """Put it in force; whoever waits is placed again, what runs goes on where it is."""
+        self._register.profiles.update(event.profiles)
         waiting = self._register.apply(event.policy, event.at)
         self._endings.apply()
         self._dispatcher.num_waiting = 0

@@ -293,7 +293,7 @@ def test_draining_and_ending_all(world: World) -> None:
 
 def test_a_new_policy_holds_for_new_requests(world: World) -> None:
     exchange = world.send()
-    world.driver.change_policy(msgspec.structs.replace(POLICY, tenants=()))
+    world.driver.change_policy(msgspec.structs.replace(POLICY, tenants=()), {})
     assert world.governor.last(PolicyChanged).policy.tenants == ()
     assert world.send().answered is not None
     exchange.end()

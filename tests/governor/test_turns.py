@@ -2,13 +2,15 @@
 
 from fractions import Fraction
 
+import pytest
+
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.governor.admission import floors_of
-from plimsoll.governor.decisions import Dispatch, Enqueue
-from plimsoll.policy.policy import Limits, Pool, RoutingRule, Scheduling, Tenant, Tier
+from plimsoll.governor.decisions import Dispatch, Enqueue, WakeAt
+from plimsoll.policy.policy import Limits, Order, Pool, RoutingRule, Scheduling, Tenant, Tier
 from plimsoll.slo.outcome import Reason
 from tests.governor.service import Service, all_of, only, replica_of
-from tests.laws.histories import objectives, policy_of
+from tests.laws.histories import START, objectives, policy_of
 
 
 def two_tiers(gold: int, bronze: int, *, wait: float | None = None) -> tuple[Tier, ...]:
@@ -138,3 +140,73 @@ def test_what_fits_an_empty_replica_only_by_borrowing_is_served() -> None:
     """More than a lower tier's floor and the unheld room, beside nothing at all: it would else wait for ever."""
     service = Service(policy_of(num_replicas=1), kv_blocks=100)
     assert only(Dispatch, service.ask(1, "dan", prompt=160, output=1280)).reason is Reason.LENT
+
+
+def test_floors_hold_in_slots_where_they_run_out_before_blocks() -> None:
+    """Small requests of bronze may not take the slots without which gold's blocks are of no use."""
+    pools = (Pool("chat", "m", "vllm", ("http://r0",), max_concurrency=8),)
+    service = Service(policy_of(tiers=two_tiers(50, 25), tenants=TENANTS, pools=pools), kv_blocks=10_000)
+    sent = [d for num in range(8) for d in all_of(Dispatch, service.ask(1 + num / 10, "dan", prompt=16, output=16))]
+    assert len(sent) == 4  # two slots of its own, two that nobody holds
+    gold = [only(Dispatch, service.ask(3 + num / 10, prompt=16, output=16)) for num in range(4)]
+    assert [d.reason for d in gold] == [Reason.FLOOR] * 4
+    replica = service.governor.snapshot(4).pools[0].replicas[0]
+    assert replica.slot_floors == {"gold": 4, "bronze": 2}
+    assert replica.slots_used == {"gold": 4, "bronze": 4}
+
+
+def test_what_exceeds_a_floor_takes_nothing_of_another_one() -> None:
+    """Of 100 blocks gold holds 50, bronze 20: bronze's 60 at once would leave gold 40."""
+    service = Service(policy_of(tiers=two_tiers(50, 20), tenants=TENANTS, num_replicas=1), kv_blocks=100)
+    service.ask(1, "ada", prompt=16, output=16)
+    service.first(1.05, 1)
+    assert all_of(Dispatch, service.ask(1.1, "dan", prompt=480, output=480)) == []
+
+
+def test_room_is_kept_where_a_large_request_will_soonest_fit_and_nowhere_else() -> None:
+    """One replica has a long output to make, the other a short one: there room is kept, here small ones go on."""
+    profile = EngineProfile("p", "a test", StepCoefficients(a=0.01), StepCoefficients(a=0.01))
+    pools = (Pool("chat", "m", "vllm", ("http://r0", "http://r1"), profile="p"),)
+    service = Service(
+        policy_of(
+            tiers=two_tiers(0, 0),
+            tenants=(Tenant("ada", "gold"), Tenant("bob", "gold")),
+            pools=pools,
+            scheduling=Scheduling(bypasses=1, order=Order.FCFS),
+        ),
+        kv_blocks=100,
+        profiles={"p": profile},
+    )
+    long = only(Dispatch, service.ask(1, prompt=16, output=960))
+    short = only(Dispatch, service.ask(1, prompt=800, output=160))
+    assert long.replica != short.replica
+    large = only(Enqueue, service.ask(1.1, prompt=800, output=640)).request_id
+    sent = [d for _ in range(8) for d in all_of(Dispatch, service.ask(1.2, "bob", prompt=32, output=16))]
+    assert [d.reason for d in sent] == [Reason.BYPASS] * 8
+    assert [d.replica for d in sent[1:]] == [long.replica] * 7  # one might pass anywhere
+    in_the_way = [d.request_id for d in (short, *sent) if d.replica == short.replica]
+    dispatched = [d for request in in_the_way for d in all_of(Dispatch, service.done(2, request))]
+    assert [(d.request_id, d.replica) for d in dispatched] == [(large, short.replica)]
+
+
+def test_prompts_of_answers_in_one_piece_are_paced_by_prediction() -> None:
+    """No first token tells that they are computed: by the profile 0.1 ms a token, so 20,000 take 2 s."""
+    profile = EngineProfile("p", "a test", StepCoefficients(a=0.01), StepCoefficients(e=1e-4))
+    pools = (Pool("chat", "m", "vllm", ("http://r0",), profile="p"),)
+    service = Service(
+        policy_of(tiers=two_tiers(0, 0), tenants=TENANTS, pools=pools), kv_blocks=None, profiles={"p": profile}
+    )
+    assert only(Dispatch, service.ask(1, "dan", prompt=20_000, streaming=False))
+    queued = service.ask(1.1, "dan", prompt=20_000, streaming=False)
+    assert all_of(Dispatch, queued) == []
+    wake = [d.at - START for d in queued if isinstance(d, WakeAt)]
+    assert wake == [pytest.approx(3.0, abs=0.1)]
+    assert all_of(Dispatch, service.timer(2.0)) == []
+    assert only(Dispatch, service.timer(wake[0])).request_id == 2
+
+
+def test_where_nothing_is_known_of_prompts_an_answer_in_one_piece_counts_until_its_end() -> None:
+    service = Service(policy_of(tiers=two_tiers(0, 0), tenants=TENANTS, num_replicas=1), kv_blocks=10_000)
+    service.ask(1, "dan", prompt=2000, streaming=False)
+    assert all_of(Dispatch, service.ask(5, "dan", prompt=2000, streaming=False)) == []
+    assert only(Dispatch, service.done(6, 1)).request_id == 2

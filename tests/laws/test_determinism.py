@@ -1,10 +1,14 @@
-"""Law 3, the governor's part: the same events give the same decisions, byte for byte."""
+"""Law 3, the governor's part: the same events give the same decisions, byte for byte; a recording holds all of them."""
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.engine import profiles
+from plimsoll.governor.events import PolicyChanged
 from plimsoll.governor.governor import Governor
+from plimsoll.governor.recording import decode, encode
+from plimsoll.policy.policy import Pool
 from tests.laws.histories import Traffic, World, policy_of
 
 
@@ -17,3 +21,24 @@ def test_same_events_same_bytes(seed: int, rate: float) -> None:
     for event, told in history:
         assert msgspec.msgpack.encode(again.handle(event)) == told
     assert msgspec.json.encode(again.snapshot(world.at)) == msgspec.json.encode(world.governor.snapshot(world.at))
+
+
+def test_a_recording_brings_the_profiles_of_a_new_policy() -> None:
+    """Events as bytes are all that a replay needs, also after a policy that names a profile never seen before."""
+    name = "h100-llama70b-tp4"
+    pools = (Pool("chat", "m", "vllm", ("http://r0", "http://r1"), profile=name),)
+    world = World(Governor(policy_of()), Traffic(rate=30.0, kv_blocks=None), 5)
+    history = list(world.run(200))
+    changed = PolicyChanged(world.at, policy_of(pools=pools, version="v2"), {name: profiles.load(name)})
+    history.append((changed, world.tell(changed)))
+    history += world.run(400)
+    events = [decode(encode(event)) for event, _ in history]
+    assert events == [event for event, _ in history]
+    again = Governor(policy_of())
+    for event, (_, decisions) in zip(events, history, strict=True):
+        assert again.handle(event) == decisions
+    assert again.snapshot(world.at) == world.governor.snapshot(world.at)
+    without = Governor(policy_of())
+    for event in events:
+        without.handle(PolicyChanged(event.at, event.policy) if isinstance(event, PolicyChanged) else event)
+    assert without.snapshot(world.at) != world.governor.snapshot(world.at)
