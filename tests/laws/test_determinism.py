@@ -1,10 +1,14 @@
 """Law 3, the governor's part: the same events give the same decisions, byte for byte; a recording holds all of them."""
 
+from collections import deque
+
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.engine import profiles
+from plimsoll.errors import IllegalTransition
 from plimsoll.governor.events import PolicyChanged
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.recording import decode, encode
@@ -39,6 +43,6 @@ def test_a_recording_brings_the_profiles_of_a_new_policy() -> None:
         assert again.handle(event) == decisions
     assert again.snapshot(world.at) == world.governor.snapshot(world.at)
     without = Governor(policy_of())
-    for event in events:
-        without.handle(PolicyChanged(event.at, event.policy) if isinstance(event, PolicyChanged) else event)
-    assert without.snapshot(world.at) != world.governor.snapshot(world.at)
+    shortened = [PolicyChanged(e.at, e.policy) if isinstance(e, PolicyChanged) else e for e in events]
+    with pytest.raises(IllegalTransition):  # it takes another way
+        deque(map(without.handle, shortened), maxlen=0)
