@@ -19,8 +19,8 @@ from setuptools.command.build_ext import build_ext
 MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
-    "admission attempts baseline counts degradation dispatching endings estimates governor lifecycle limits months "
-    "placing pool prefixes promises queueing register replicas request routing saturation settlement tenants tiers "
+    "admission attempts baseline counts degradation dispatching endings estimates floors governor keeping lifecycle "
+    "limits months placing pool prefill prefixes promises queueing register replicas request routing saturation settlement slotline tenants tiers "
     "timers turns upkeep"
 )
 HOT = [

@@ -20,7 +20,8 @@ _FULL: Final = Reason.QUEUE_FULL
 
 def refused_by(account: Account, request: Request, at: float) -> Reason | None:
     """The first of the tenant's own limits that the request exceeds; None: taken, and counted against them."""
-    if account.max_open >= 0 and not _has_slot(account, account.max_open, at):
+    limit = account.max_open
+    if limit >= 0 and not account.slots.allows(at, account.num_open, limit, account.open_time):
         return _CONCURRENCY
     if account.requests is not None and not account.requests.has(1.0, at):
         return _RATE
@@ -65,22 +66,10 @@ def retry_after(account: Account, request: Request, reason: Reason, at: float) -
     if reason is _TOKENS and account.tokens is not None:
         return account.tokens.retry_after(request.token_estimate, at)
     if reason is _CONCURRENCY and account.open_time > 0.0:
-        gap = _slot_gap(account)
-        return account.concurrency_promises.promise(at, gap, gap)
+        return account.slots.promise(at, account.num_open, account.max_open, account.open_time)
     if reason is _QUEUE:
         usual = account.departures.gap(at)
         return 0.0 if usual is None else account.queue_promises.promise(at, usual, usual)
     if reason is _FULL:
         return request.tier_queue.retry_after(at)
     return 0.0
-
-
-def _has_slot(account: Account, limit: int, at: float) -> bool:
-    promises = account.concurrency_promises
-    return promises.allows(at, limit - account.num_open, 1.0, 0.0 if promises.num == 0 else _slot_gap(account))
-
-
-def _slot_gap(account: Account) -> float:
-    """Seconds between the ends of its requests when all slots are taken. Not how often they end now: slots that are
-    held for those who were promised them would make it look slow."""
-    return account.open_time / max(1, account.max_open)

@@ -6,6 +6,7 @@ from plimsoll.governor.counts import Counts
 from plimsoll.governor.estimates import DrainRate, Histogram
 from plimsoll.governor.events import BudgetState
 from plimsoll.governor.promises import PromiseLine
+from plimsoll.governor.slotline import SlotLine
 from plimsoll.governor.tiers import TierQueue
 from plimsoll.policy.policy import Tenant, Tier
 
@@ -78,7 +79,7 @@ class Account:
         self.tokens: Bucket | None = None
         self.open_time = 0.0  # s that a request of its stays open, smoothed; 0: none has ended
         self.departures = DrainRate()  # from its waiting requests
-        self.concurrency_promises = PromiseLine(2.2, 1.8)
+        self.slots = SlotLine()
         self.queue_promises = PromiseLine(1.3, 1.3)
         self.outputs = Outputs(9, 10)
         self.budgets: dict[str, BudgetState] = {}  # by objective, the last ones reported
