@@ -19,9 +19,9 @@ from setuptools.command.build_ext import build_ext
 MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
-    "admission attempts baseline counts degradation dispatching endings estimates floors governor keeping lifecycle "
-    "limits months placing pool prefill prefixes promises queueing register replicas request routing saturation settlement slotline tenants tiers "
-    "timers turns upkeep"
+    "admission attempts baseline counts degradation dispatching endings estimates floors governor keeping "
+    "lifecycle limits months placing pool prefill prefixes promises queueing register replicas request routing "
+    "saturation settlement slotline tenants tiers timers turns upkeep"
 )
 HOT = [
     *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),

@@ -13,7 +13,7 @@ class Catalogue:
     """The models of one policy."""
 
     def __init__(self, policy: Policy) -> None:
-        names = [name for pool in policy.pools for name in (pool.model, *pool.aliases)]
+        names = [name for pool in policy.pools for name in (pool.model, *pool.aliases, *pool.adapters)]
         self.names = tuple(dict.fromkeys(names))
         self.only = policy.pools[0].model if len({pool.model for pool in policy.pools}) == 1 else ""
 

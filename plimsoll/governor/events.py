@@ -55,7 +55,7 @@ class RequestArrived(Struct, frozen=True, gc=False, tag=True):
     deadline_at: float = inf
     upstream_time: float | None = None  # s spent before us, as reported; None: not reported
     upstream_trust: UpstreamTrust = UpstreamTrust.NONE
-    adapter: str = ""
+    adapter: str = ""  # LoRA; "": none, or the model's name is the adapter's (the policy's pools say which are)
     client_request_id: str = ""
     trace_id: str = ""
 

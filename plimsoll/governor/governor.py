@@ -146,6 +146,8 @@ class Governor:
                 tier, counts = asked, account.counts_in(request.asked_tier)
                 lane = self._register.lane_of(request.asked_tier)
         request.belongs_to(account, tier, counts, lane)
+        if self._register.adapters and not request.adapter and request.model in self._register.adapters:
+            request.adapter = request.model
         counts.arrived()
         self._requests[request.id] = request
         return request

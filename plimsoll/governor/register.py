@@ -23,6 +23,7 @@ class Register:
         self.ranked: list[Tier] = []
         self.pools: list[Pool] = []
         self.by_model: dict[str, list[Pool]] = {}
+        self.adapters: set[str] = set()  # names among the models that are LoRA adapters
         self.by_replica: dict[str, list[tuple[Pool, Replica]]] = {}
         self._months: dict[str, Month] = {}
 
@@ -113,6 +114,7 @@ class Register:
             if pool.name not in named:
                 pool.close()
         self.by_model, self.by_replica = {}, {}
+        self.adapters = set()
         used = self._used_tiers(policy)
         for pool_policy in policy.pools:
             pool = by_name.get(pool_policy.name) or self._new_pool(pool_policy.name)
@@ -120,7 +122,8 @@ class Register:
                 for request in replica.in_flight.values():
                     request.lane = self.lane_of(request.tier_name)
             pool.apply(pool_policy, policy, used, self.profiles.get(pool_policy.profile or ""))
-            for model in dict.fromkeys([pool_policy.model, *pool_policy.aliases]):
+            self.adapters.update(pool_policy.adapters)
+            for model in dict.fromkeys([pool_policy.model, *pool_policy.aliases, *pool_policy.adapters]):
                 self.by_model.setdefault(model, []).append(pool)
             for replica in pool.replicas:
                 if not replica.leaving:

@@ -81,6 +81,7 @@ class Pool(Struct, frozen=True):
     profile: str | None = None
     degrade_target: bool = False
     aliases: tuple[str, ...] = ()  # other names under which clients may ask for the model
+    adapters: tuple[str, ...] = ()  # LoRA adapters that its replicas serve, by the names that clients ask for
     engine_key: str | None = None  # name of an environment variable with the key that the engine wants
     engine_priority: bool = False  # the engine schedules by `priority`: the tier's rank goes along
 

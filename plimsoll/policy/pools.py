@@ -65,6 +65,7 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         profile=section.text("profile") or None,
         degrade_target=section.flag("degrade_target", False),
         aliases=tuple([alias for alias, _ in section.texts("aliases")]),
+        adapters=tuple([adapter for adapter, _ in section.texts("adapters")]),
         engine_key=_read_variable(section),
         engine_priority=section.flag("engine_priority", False),
     )
@@ -152,3 +153,8 @@ def _check_aliases(sections: list[Section], pools: tuple[Pool, ...]) -> None:
         for alias in pool.aliases:
             if meaning.setdefault(alias, pool.model) != pool.model:
                 section.fault("aliases", f"{alias!r} already means model {meaning[alias]!r}")
+        for adapter in pool.adapters:
+            if adapter in pool.aliases or adapter == pool.model:
+                section.fault("adapters", f"{adapter!r} is a name of the model itself")
+            elif meaning.setdefault(adapter, pool.model) != pool.model:
+                section.fault("adapters", f"{adapter!r} already means model {meaning[adapter]!r}")

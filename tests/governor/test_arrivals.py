@@ -16,6 +16,15 @@ def test_unknown_model_lists_the_known() -> None:
     assert refused(Service(policy_of()).ask(1, model="gpt-9")) == (Reason.UNKNOWN_MODEL, "known: m")
 
 
+def test_a_model_that_is_an_adapter_is_told_as_such() -> None:
+    """vLLM takes the adapter's name as the model; the row says both."""
+    policy = policy_of(pools=(Pool("chat", "m", "vllm", ("http://r0",), adapters=("law",)),))
+    service = Service(policy)
+    assert only(Dispatch, service.ask(1, model="law")).model == ""
+    assert (row(service.done(2, 1)).adapter, only(Dispatch, service.ask(3)).replica) == ("law", "http://r0")
+    assert row(service.done(4, 2)).adapter == ""
+
+
 def test_aliases_are_known() -> None:
     policy = policy_of(pools=(Pool("chat", "m", "vllm", ("http://r0",), aliases=("gpt-4",)),))
     assert only(Dispatch, Service(policy).ask(1, model="gpt-4")).model == ""

@@ -167,6 +167,8 @@ ONE_MISTAKE = [
     ),
     ("max_prompt_tokens: 32k", "max_prompt_tokens: 32k\n    max_context: 16k", "pools[0].max_context"),
     ("model: phi-4-mini", "model: phi-4-mini\n    aliases: [mini, llama-3.1-70b]", "pools[2].aliases"),
+    ("model: phi-4-mini", "model: phi-4-mini\n    adapters: [law, llama-3.1-70b]", "pools[2].adapters"),
+    ("model: phi-4-mini", "model: phi-4-mini\n    adapters: [phi-4-mini]", "pools[2].adapters"),
     ("[drop_plugins,", "[drop_plugin,", "degradation.levels"),
     ('replicas: ["http://10.0.0.9:8000"]', "replicas: []", "pools[1].replicas"),
     ("limits: {queue: 200}", "limits: {queue: 200}\n  - 5", "tenants[3]"),
