@@ -37,8 +37,9 @@ def project(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.append(True))
     # After the signals: a gateway that ends right after its start must not strike this process while it imports.
-    from plimsoll.storage.projections import Follower, Projections  # noqa: PLC0415 - see above
+    from plimsoll.storage.projections import Follower, Projections, relax_collector  # noqa: PLC0415 - see above
 
+    relax_collector()
     if follow_log:
         Follower(lambda: bool(stopping) or parent not in {None, os.getppid()}, _say).run(directory, ledger)
         return

@@ -11,7 +11,7 @@ from typing import Final
 
 from plimsoll.ledger.accounts import BUCKET
 from plimsoll.ledger.entry import Entry, EntryKind
-from plimsoll.policy.policy import BudgetRules
+from plimsoll.policy.policy import ExceptionWindow
 from plimsoll.slo.budget import period_bounds, period_of
 
 GRACE: Final = 86_400.0
@@ -19,9 +19,9 @@ GRACE: Final = 86_400.0
 LATE: Final = "late"
 
 
-def window_of(arrived_at: float, tenant: str, rules: BudgetRules) -> str:
+def window_of(arrived_at: float, tenant: str, windows: Iterable[ExceptionWindow]) -> str:
     """The kind of the window of exception in which a request arrived; "" outside all of them."""
-    for window in rules.exceptions:
+    for window in windows:
         if window.from_at <= arrived_at < window.until_at and (not window.tenants or tenant in window.tenants):
             return window.kind.value
     return ""

@@ -6,7 +6,7 @@ default (a test holds `Record` to that), and no row is ever rewritten.
 """
 
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -57,11 +57,17 @@ class _Head(Struct, frozen=True, array_like=True, gc=False):
     request_id: int
 
 
+class _Heads(Struct, frozen=True, array_like=True, gc=False):
+    """The first column of a settle row; what follows is passed over."""
+
+    record: _Head
+
+
 _encoder: Final = msgspec.msgpack.Encoder()
 _open_decoder: Final = msgspec.msgpack.Decoder(Open)
 _note_decoder: Final = msgspec.msgpack.Decoder(Note)
 _record_decoder: Final = msgspec.msgpack.Decoder(Record)
-_heads_decoder: Final = msgspec.msgpack.Decoder(tuple[_Head, msgspec.Raw])
+_heads_decoder: Final = msgspec.msgpack.Decoder(_Heads)
 
 encode: Final = _encoder.encode
 """Any row, or a tuple of rows, to bytes."""
@@ -84,5 +90,4 @@ def decode_record(data: bytes | memoryview) -> Record:
 
 def settled_id(data: bytes | memoryview) -> int:
     """The request id of a settle row, without decoding the rest: recovery reads tens of thousands of them."""
-    head: tuple[Any, Any] = _heads_decoder.decode(data)
-    return int(head[0].request_id)
+    return _heads_decoder.decode(data).record.request_id

@@ -64,8 +64,11 @@ def audit(paths: DataDirectory, books: LedgerDatabase) -> Audit:
         *_differences("sum of all accounts in", _sums(balances), {}),
         *_differences("balance of", balances, _balances_of(entries)),
         *_differences("moved by", posted, moved),
-        *_differences("good events of", {key: good for key, (good, _) in judged.items()}, truth.good),
-        *_differences("bad events of", {key: bad for key, (_, bad) in judged.items()}, truth.bad),
+        *_decided_findings(books, log, truth),
+        *_differences("good events of", {key: counts.num_good for key, counts in judged.items()}, truth.good),
+        *_differences("bad events of", {key: counts.num_bad for key, counts in judged.items()}, truth.bad),
+        *_differences("censored of", {key: counts.num_censored for key, counts in judged.items()}, truth.censored),
+        *_differences("requests of", {key: counts.num_requests for key, counts in judged.items()}, truth.requests),
         *_grant_findings(books),
     ]
     log_end = max((row.end for row in read_rows(paths.journal, reached)), default=reached)
@@ -97,11 +100,34 @@ def _balances_of(entries: Iterable[Entry]) -> Counter[tuple[str, str]]:
     return balances
 
 
+def _decided_findings(books: LedgerDatabase, log: str, truth: Batch) -> Iterator[Finding]:
+    """Decisions of the log that the books lack, or whose entries they have otherwise; what another log brought first
+    is that log's."""
+    kept = books.decisions()
+    moved: Counter[Flow] = Counter()
+    counted: set[str] = set()
+    for _, decided in truth.decisions:
+        if decided.key in counted:
+            continue
+        counted.add(decided.key)
+        found = kept.get(decided.key)
+        if found is None:
+            yield Finding(f"decision {decided.key}", 0, 1)
+        elif found.log == log:
+            for entry in decided.entries:
+                moved[entry.kind, entry.source, entry.target, entry.period] += entry.amount
+    posted: Counter[Flow] = Counter()
+    for origin, entry in books.entries(log):
+        if origin == "decision":
+            posted[entry.kind, entry.source, entry.target, entry.period] += entry.amount
+    yield from _differences("decided", posted, moved)
+
+
 def _grant_findings(books: LedgerDatabase) -> Iterator[Finding]:
     """Grants that are not what the judged events of all logs allow."""
     counts: defaultdict[Account, list[tuple[JudgedKey, int]]] = defaultdict(list)
-    for key, (good, bad) in books.judged().items():
-        counts[Account(key.tenant, key.objective, key.period)].append((key, good + bad))
+    for key, judged in books.judged().items():
+        counts[Account(key.tenant, key.objective, key.period)].append((key, judged.num_good + judged.num_bad))
     granted = books.granted()
     truth = {account: grant_of(counts[account], books.policies) for account in {*counts, *granted}}
     yield from _differences(

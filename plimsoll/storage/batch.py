@@ -1,23 +1,39 @@
-"""What a stretch of the log means for the books: judged events and amounts moved, summed up, nothing posted yet.
+"""What a stretch of the log means for the books: judged events, amounts moved, decisions; summed, nothing posted yet.
 
 The database posts one batch in one transaction; `plimsoll ledger verify` sums the whole log in the same way and
-compares.
+compares. Runs on every request, so requests of one tenant, quarter of arrival and minute of end share a `_Slot`, which
+knows their period once.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from plimsoll.governor.decisions import Settle
+from msgspec.structs import astuple
+
+from plimsoll.ledger.booking import excepted, is_late, late, window_of
 from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.codec import Note, RowKind, decode_note
-from plimsoll.storage.periods import period_for
+from plimsoll.slo.verdict import Judgement
+from plimsoll.storage.periods import QUARTER, period_for, zone_of
 from plimsoll.storage.policies import decode_policy
 from plimsoll.storage.reader import Row
-from plimsoll.storage.rows import ENTRIES_NOTE, POLICY_NOTE, decode_entries, decode_settle
+from plimsoll.storage.rows import (
+    DECISION_NOTE,
+    ENTRIES_NOTE,
+    POLICY_NOTE,
+    Brief,
+    Decided,
+    decode_brief,
+    decode_decision,
+    decode_entries,
+)
 
 NOBODY: Final = Policy()
+_CENSORED: Final = Judgement.CENSORED
+_SETTLE: Final = int(RowKind.SETTLE)
+_NOTE: Final = int(RowKind.NOTE)
 
 
 class JudgedKey(NamedTuple):
@@ -28,6 +44,15 @@ class JudgedKey(NamedTuple):
     tier: str
     policy: str
     period: str
+    exception: str = ""  # kind of the window of exception in which they arrived; these grant nothing
+
+
+class Minute(NamedTuple):
+    """What recent traffic is counted by: the minute in which requests ended."""
+
+    tenant: str
+    objective: str
+    minute: int  # UTC epoch s ÷ 60
 
 
 class Move(NamedTuple):
@@ -40,6 +65,39 @@ class Move(NamedTuple):
     minute: int  # of the instant at which the request ended, UTC epoch s ÷ 60
 
 
+class _Tally:
+    """Counts of one objective."""
+
+    __slots__ = ("bad", "censored", "good", "objective", "requests")
+
+    def __init__(self, objective: str) -> None:
+        self.objective = objective
+        self.good = self.bad = self.censored = self.requests = 0
+
+
+class _Slot:
+    """Requests that are booked alike."""
+
+    __slots__ = ("exception", "late", "minute", "period", "policy", "tallies", "tenant", "tier", "zone")
+
+    def __init__(self, brief: Brief, policy: Policy, exception: str) -> None:
+        self.tenant, self.tier, self.policy = brief.tenant, brief.tier, brief.policy_version
+        self.minute = int(brief.finished_at // 60)
+        self.period = period_for(brief.arrived_at, brief.tenant, policy)
+        self.zone = zone_of(brief.tenant, policy)
+        self.exception = exception
+        self.late = is_late(self.period, self.zone, brief.finished_at)
+        self.tallies: list[_Tally] = []
+
+    def tally_of(self, objective: str) -> _Tally:
+        """Its counts of that objective."""
+        for tally in self.tallies:
+            if tally.objective == objective:
+                return tally
+        self.tallies.append(tally := _Tally(objective))
+        return tally
+
+
 class Batch:
     """A stretch of the log, summed."""
 
@@ -47,37 +105,86 @@ class Batch:
         """`policies` are those known by version; the ones that the stretch brings are added to it."""
         self.start = self.end = start
         self.num_settled = 0
+        self.last_at = 0.0  # when the last request of it ended
         self.good: Counter[JudgedKey] = Counter()
         self.bad: Counter[JudgedKey] = Counter()
+        self.censored: Counter[JudgedKey] = Counter()  # requests
+        self.requests: Counter[JudgedKey] = Counter()  # with at least one judged event
+        self.minutes: dict[Minute, tuple[int, int]] = {}  # (good, bad) outside windows of exception
         self.moves: Counter[Move] = Counter()
+        self.decisions: list[tuple[float, Decided]] = []
         self.new_policies: dict[str, bytes] = {}
         self._policies = policies
+        self._slots: dict[tuple[str, str, str, float, float, str], _Slot] = {}
 
     def take(self, rows: Iterable[Row], max_rows: int, until: int | None = None) -> "Batch":
         """Sum up to that many rows, none that ends beyond offset `until`."""
-        for num, row in enumerate(rows, 1):
-            if until is not None and row.end > until:
+        for num, (_, end, kind, payload) in enumerate(rows, 1):
+            if until is not None and end > until:
                 break
-            if row.kind == RowKind.SETTLE:
-                self._settled(decode_settle(row.payload))
-            elif row.kind == RowKind.NOTE:
-                self._noted(decode_note(row.payload))
-            self.end = row.end
+            if kind == _SETTLE:
+                brief, entries = decode_brief(payload)
+                self.settled(brief, entries)
+            elif kind == _NOTE:
+                self._noted(decode_note(payload))
+            self.end = end
             if num >= max_rows:
                 break
+        self.sum_up()
         return self
 
-    def _settled(self, settle: Settle) -> None:
-        record = settle.record
+    def settled(self, brief: Brief, entries: tuple[Entry, ...]) -> None:
+        """Count one settlement; `sum_up` makes it part of the sums."""
         self.num_settled += 1
-        policy = self._policies.get(record.policy_version, NOBODY)
-        period = period_for(record.arrived_at, record.tenant, policy)
-        for verdict in record.verdicts:
-            if verdict.num_good or verdict.num_bad:
-                key = JudgedKey(record.tenant, verdict.objective, record.tier, record.policy_version, period)
-                self.good[key] += verdict.num_good
-                self.bad[key] += verdict.num_bad
-        self._move(settle.entries, record.finished_at)
+        tenant, tier, version, arrived_at, finished_at, verdicts = astuple(brief)
+        if finished_at > self.last_at:  # noqa: PLR1730 - a call costs more
+            self.last_at = finished_at
+        policy = self._policies.get(version, NOBODY)
+        exceptions = policy.budget.exceptions
+        exception = window_of(arrived_at, tenant, exceptions) if exceptions else ""
+        key = (tenant, tier, version, arrived_at // QUARTER, finished_at // 60, exception)
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._slots[key] = _Slot(brief, policy, exception)
+        tallies = slot.tallies
+        num_tallies = len(tallies)
+        place = 0
+        for verdict in verdicts:
+            good, bad = verdict.num_good, verdict.num_bad
+            if good or bad:
+                objective = verdict.objective
+                tally = tallies[place] if place < num_tallies else None
+                if tally is None or tally.objective != objective:
+                    tally = slot.tally_of(objective)
+                tally.good += good
+                tally.bad += bad
+                tally.requests += 1
+                place += 1
+            elif verdict.judgement is _CENSORED:
+                slot.tally_of(verdict.objective).censored += 1
+        if entries:
+            if slot.late:
+                entries = late(entries, finished_at, slot.zone)
+            elif exception:
+                entries = excepted(entries, exception)
+            self._move(entries, slot.minute)
+
+    def sum_up(self) -> None:
+        """Bring what was settled since into the sums. What is late stays out: its month is closed."""
+        for slot in self._slots.values():
+            if slot.late:
+                continue
+            for tally in slot.tallies:
+                key = JudgedKey(slot.tenant, tally.objective, slot.tier, slot.policy, slot.period, slot.exception)
+                self.good[key] += tally.good
+                self.bad[key] += tally.bad
+                self.censored[key] += tally.censored
+                self.requests[key] += tally.requests
+                if not slot.exception and tally.requests:
+                    minute = Minute(slot.tenant, tally.objective, slot.minute)
+                    good, bad = self.minutes.get(minute, (0, 0))
+                    self.minutes[minute] = (good + tally.good, bad + tally.bad)
+        self._slots.clear()
 
     def _noted(self, note: Note) -> None:
         if note.kind == POLICY_NOTE:
@@ -85,9 +192,10 @@ class Batch:
             self._policies[policy.version] = policy
             self.new_policies[policy.version] = note.data
         elif note.kind == ENTRIES_NOTE:
-            self._move(decode_entries(note.data), note.at)
+            self._move(decode_entries(note.data), int(note.at // 60))
+        elif note.kind == DECISION_NOTE:
+            self.decisions.append((note.at, decode_decision(note.data)))
 
-    def _move(self, entries: Iterable[Entry], at: float) -> None:
-        minute = int(at // 60)
+    def _move(self, entries: Iterable[Entry], minute: int) -> None:
         for entry in entries:
             self.moves[Move(entry.kind, entry.source, entry.target, entry.period, minute)] += entry.amount

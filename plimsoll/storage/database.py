@@ -10,7 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import Table
 
 from plimsoll.errors import LedgerAway, SchemaTooNew, UsageError
@@ -53,7 +53,10 @@ def upsert(connection: Connection, table: Table) -> Any:
 
 def _sqlite(path: Path) -> Engine:
     engine = create_engine(
-        f"sqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT, "isolation_level": None}, poolclass=NullPool
+        f"sqlite:///{path}",
+        connect_args={"timeout": BUSY_TIMEOUT, "isolation_level": None, "check_same_thread": False},
+        poolclass=QueuePool,  # one connection stays open: each last one that closes writes the whole WAL back
+        pool_size=1,
     )
 
     @event.listens_for(engine, "connect")

@@ -27,13 +27,16 @@ def grant_of(counts: Iterable[tuple[JudgedKey, int]], policies: Mapping[str, Pol
     """The grant to date of one account from all its judged events, in any order.
 
     Events judged under a policy whose text is not known grant nothing yet: unknown is not zero, and the grant comes
-    when the policy does. Where the shared part changed within the month, it is weighed by what each policy granted.
+    when the policy does. Windows of exception grant nothing. Where the shared part changed within the month, it is
+    weighed by what each policy granted.
     """
     judged: list[Judged] = []
     allowed = shared = Fraction(0)
     for key, num in counts:
+        if key.exception:
+            continue
         policy = policies.get(key.policy)
-        target = None if policy is None else _target(policy, key)
+        target = None if policy is None else target_of(policy, key)
         if policy is None or target is None:
             continue
         judged.append(Judged(num, target))
@@ -42,7 +45,8 @@ def grant_of(counts: Iterable[tuple[JudgedKey, int]], policies: Mapping[str, Pol
     return grant_to_date(judged, shared / allowed if allowed else Fraction(0))
 
 
-def _target(policy: Policy, key: JudgedKey) -> Fraction | None:
+def target_of(policy: Policy, key: JudgedKey) -> Fraction | None:
+    """The target by which those events were judged; None where the policy promises no such thing."""
     for tier in policy.tiers:
         if tier.name == key.tier:
             return next((each.target for each in tier.objectives if each.name == key.objective), None)

@@ -27,7 +27,7 @@ from plimsoll.storage.interrupted import settlement
 from plimsoll.storage.keeper import NO_ROOM
 from plimsoll.storage.policies import decode_policy, encode_policy
 from plimsoll.storage.recovery import recover
-from plimsoll.storage.rows import POLICY_NOTE, UNLOGGED_NOTE, Checkpoint, Unlogged
+from plimsoll.storage.rows import POLICY_NOTE, UNLOGGED_NOTE, Checkpoint, Unlogged, encode_settle
 from plimsoll.storage.segment import HEADER_BYTES, base_of, segments
 
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
@@ -181,7 +181,7 @@ class Journal:
         """
         record = settle.record
         request_id = record.request_id
-        payload = encode((record, settle.entries))
+        payload = encode_settle(settle)
         size = len(payload)
         if request_id in self._open:
             self._appender.append(_SETTLE, payload)

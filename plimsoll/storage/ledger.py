@@ -8,7 +8,7 @@ so the balances are the same in whatever order they come. Imports sqlalchemy: no
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from sqlalchemy import and_, select, update
 
@@ -19,6 +19,29 @@ from plimsoll.storage.batch import Batch, JudgedKey
 from plimsoll.storage.database import engine_of, upsert
 from plimsoll.storage.grants import Account
 from plimsoll.storage.posting import Posting, learn_policies
+from plimsoll.storage.rows import DecisionKind
+
+
+class Counts(NamedTuple):
+    """What was counted under one key."""
+
+    num_good: int
+    num_bad: int
+    num_censored: int  # requests
+    num_requests: int  # with at least one judged event
+
+    def plus(self, other: "Counts") -> "Counts":
+        """Both together."""
+        return Counts(*[one + two for one, two in zip(self, other, strict=True)])
+
+
+class Decision(NamedTuple):
+    """A decision about budgets as the books keep it."""
+
+    log: str  # that brought it first
+    at: float
+    kind: DecisionKind
+    data: bytes  # msgpack: the evidence
 
 
 class LedgerDatabase:
@@ -61,9 +84,11 @@ class LedgerDatabase:
             posting = Posting(connection, log, self.policies)
             posting.keep_policies(batch.new_policies)
             posting.count_judged(batch)
+            posting.count_recent(batch)
+            decided = posting.take_decisions(batch)
             touched = {Account(key.tenant, key.objective, key.period) for key in batch.good}
             touched |= posting.waiting_for(batch.new_policies)
-            posting.book(batch.start, batch.moves, posting.grant(touched))
+            posting.book(batch.start, batch.moves, posting.grant(touched), decided)
         return True
 
     def balances(self) -> dict[tuple[str, str], int]:
@@ -74,7 +99,7 @@ class LedgerDatabase:
             return {(account, period): int(amount) for account, period, amount in sorted(map(tuple, found))}
 
     def entries(self, log: str | None = None) -> Iterator[tuple[str, Entry]]:
-        """All entries in the order of posting, each with its origin: "row" (from the log) or "grant"."""
+        """All entries in the order of posting, each with its origin: "row" (from the log), "grant" or "decision"."""
         table = tables.entries
         query = select(table).order_by(table.c.log, table.c.batch, table.c.number)
         if log is not None:
@@ -83,19 +108,32 @@ class LedgerDatabase:
             for row in connection.execute(query):
                 yield row.origin, Entry(EntryKind(row.kind), row.source, row.target, int(row.amount), row.period)
 
-    def judged(self, log: str | None = None) -> dict[JudgedKey, tuple[int, int]]:
-        """Judged events, (good, bad), of one log or of all together."""
+    def judged(self, log: str | None = None) -> dict[JudgedKey, Counts]:
+        """Judged events of one log or of all together."""
         table = tables.judged
         query = select(table)
         if log is not None:
             query = query.where(table.c.log == log)
-        counts: dict[JudgedKey, tuple[int, int]] = {}
+        counts: dict[JudgedKey, Counts] = {}
         with self._engine.begin() as connection:
             for row in connection.execute(query):
-                key = JudgedKey(row.tenant, row.objective, row.tier, row.policy, row.period)
-                good, bad = counts.get(key, (0, 0))
-                counts[key] = (good + int(row.num_good), bad + int(row.num_bad))
+                key = JudgedKey(row.tenant, row.objective, row.tier, row.policy, row.period, row.exception)
+                found = Counts(int(row.num_good), int(row.num_bad), int(row.num_censored), int(row.num_requests))
+                before = counts.get(key)
+                counts[key] = found if before is None else before.plus(found)
         return counts
+
+    def decisions(self, kind: DecisionKind | None = None) -> dict[str, Decision]:
+        """Decisions by key, oldest first; of one kind or all."""
+        table = tables.decisions
+        query = select(table).order_by(table.c.at, table.c.key)
+        if kind is not None:
+            query = query.where(table.c.kind == kind.value)
+        with self._engine.begin() as connection:
+            return {
+                row.key: Decision(row.log, float(row.at), DecisionKind(row.kind), bytes(row.data))
+                for row in connection.execute(query)
+            }
 
     def granted(self) -> dict[Account, tuple[int, int]]:
         """What was granted so far: (bucket, pool part)."""

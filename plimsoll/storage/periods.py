@@ -11,10 +11,11 @@ QUARTER: int = 900
 
 def period_for(arrived_at: float, tenant: str, policy: Policy) -> str:
     """Like "2026-11" for a UTC epoch instant; by the service's zone where the policy does not know the tenant."""
-    return _period_of_quarter(int(arrived_at // QUARTER), _zone(tenant, policy))
+    return _period_of_quarter(int(arrived_at // QUARTER), zone_of(tenant, policy))
 
 
-def _zone(tenant: str, policy: Policy) -> str:
+def zone_of(tenant: str, policy: Policy) -> str:
+    """The zone of the tenant's months; the service's where the policy does not know the tenant."""
     zone = next((known.timezone for known in policy.tenants if known.name == tenant), None)
     return zone or policy.service.timezone
 

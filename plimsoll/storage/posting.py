@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Table, delete, insert, select
 
 from plimsoll.ledger.entry import Entry
 from plimsoll.policy.policy import Policy
@@ -16,7 +16,7 @@ from plimsoll.storage.batch import Batch, JudgedKey, Move
 from plimsoll.storage.database import upsert
 from plimsoll.storage.grants import Account, grant_entries, grant_of
 from plimsoll.storage.policies import decode_policy
-from plimsoll.storage.tables import balances, entries, granted, judged, policies
+from plimsoll.storage.tables import balances, decisions, entries, granted, hours, judged, minutes, policies
 
 
 class Posting:
@@ -35,15 +35,65 @@ class Posting:
 
     def count_judged(self, batch: Batch) -> None:
         """Add the batch's judged events to those of its log."""
-        rows = [
-            {"log": self._log, **key._asdict(), "num_good": batch.good[key], "num_bad": batch.bad[key]}
-            for key in sorted(batch.good)
-        ]
+        self._add(
+            judged,
+            ("num_good", "num_bad", "num_censored", "num_requests"),
+            [
+                {
+                    "log": self._log,
+                    **key._asdict(),
+                    "num_good": batch.good[key],
+                    "num_bad": batch.bad[key],
+                    "num_censored": batch.censored[key],
+                    "num_requests": batch.requests[key],
+                }
+                for key in sorted(batch.good)
+            ],
+        )
+
+    def count_recent(self, batch: Batch) -> None:
+        """Add them to the minutes and hours in which their requests ended."""
+        by_hour: dict[tuple[str, str, int], tuple[int, int]] = {}
+        rows = []
+        for key, (num_good, num_bad) in sorted(batch.minutes.items()):
+            rows.append({"log": self._log, **key._asdict(), "num_good": num_good, "num_bad": num_bad})
+            hour = (key.tenant, key.objective, key.minute // 60)
+            good, bad = by_hour.get(hour, (0, 0))
+            by_hour[hour] = (good + num_good, bad + num_bad)
+        self._add(minutes, ("num_good", "num_bad"), rows)
+        self._add(
+            hours,
+            ("num_good", "num_bad"),
+            [
+                {
+                    "log": self._log,
+                    "tenant": tenant,
+                    "objective": objective,
+                    "hour": hour,
+                    "num_good": good,
+                    "num_bad": bad,
+                }
+                for (tenant, objective, hour), (good, bad) in by_hour.items()
+            ],
+        )
+
+    def take_decisions(self, batch: Batch) -> list[tuple[int, Entry]]:
+        """Keep the decisions that no log brought before; their entries, each with the minute of its decision."""
+        taken: list[tuple[int, Entry]] = []
+        for at, decided in batch.decisions:
+            row = {"key": decided.key, "log": self._log, "at": at, "kind": decided.kind.value, "data": decided.data}
+            new = upsert(self._connection, decisions).on_conflict_do_nothing().values(row)
+            if self._connection.execute(new).rowcount == 1:
+                taken += [(int(at // 60), entry) for entry in decided.entries]
+        return taken
+
+    def _add(self, table: Table, counts: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+        """Insert rows, or add their counts to those that are there."""
         if rows:
-            new = upsert(self._connection, judged)
-            added = {name: judged.c[name] + new.excluded[name] for name in ("num_good", "num_bad")}
+            new = upsert(self._connection, table)
+            added = {name: table.c[name] + new.excluded[name] for name in counts}
             self._connection.execute(
-                new.on_conflict_do_update(index_elements=judged.primary_key.columns, set_=added), rows
+                new.on_conflict_do_update(index_elements=table.primary_key.columns, set_=added), rows
             )
 
     def waiting_for(self, versions: Iterable[str]) -> set[Account]:
@@ -56,6 +106,7 @@ class Posting:
         made: list[Entry] = []
         if not accounts:
             return made
+        changed: dict[Account, tuple[int, int]] = {}
         before = self._lock_granted(sorted(accounts))
         counts = self._judged_of(accounts)
         if any(key.policy not in self._policies for judged_of in counts.values() for key, _ in judged_of):
@@ -65,16 +116,20 @@ class Posting:
             bucket, part = before[account]
             if (grant.bucket, grant.pool_part) != (bucket, part):
                 made += grant_entries(account, grant.bucket - bucket, grant.pool_part - part)
-                self._set_granted(account, grant.bucket, grant.pool_part)
+                changed[account] = (grant.bucket, grant.pool_part)
+        self._set_granted(changed)
         return made
 
-    def book(self, batch: int, moves: Mapping[Move, int], grants: list[Entry]) -> None:
+    def book(
+        self, batch: int, moves: Mapping[Move, int], grants: list[Entry], decided: list[tuple[int, Entry]]
+    ) -> None:
         """Write entries under the batch's key and move the balances."""
         rows = [
             _row(self._log, batch, "row", Entry(move.kind, move.source, move.target, amount, move.period), move.minute)
             for move, amount in sorted(moves.items())
         ]
         rows += [_row(self._log, batch, "grant", entry, 0) for entry in grants]
+        rows += [_row(self._log, batch, "decision", entry, minute) for minute, entry in decided]
         for number, row in enumerate(rows):
             row["number"] = number
         if rows:
@@ -92,9 +147,12 @@ class Posting:
                 grown = row["source"].startswith("world/")
                 tenant, objective, name = (row["target"] if grown else row["source"]).rsplit("/", 2)
                 grants[Account(tenant, objective, row["period"])][name] += row["amount"] if grown else -row["amount"]
-        for account, (bucket, part) in self._lock_granted(sorted(grants)).items():
-            self._set_granted(account, bucket - grants[account]["bucket"], part - grants[account]["part"])
-        for table in (entries, judged):
+        left = {
+            account: (bucket - grants[account]["bucket"], part - grants[account]["part"])
+            for account, (bucket, part) in self._lock_granted(sorted(grants)).items()
+        }
+        self._set_granted(left)
+        for table in (entries, judged, minutes, hours, decisions):
             self._connection.execute(delete(table).where(table.c.log == self._log))
         self._move_balances(taken, -1)
 
@@ -113,9 +171,17 @@ class Posting:
         }
         return {account: amounts for account, amounts in found.items() if account in wanted}
 
-    def _set_granted(self, account: Account, bucket: int, part: int) -> None:
-        same = [granted.c[name] == value for name, value in account._asdict().items()]
-        self._connection.execute(update(granted).where(*same).values(bucket=bucket, part=part))
+    def _set_granted(self, amounts: Mapping[Account, tuple[int, int]]) -> None:
+        if not amounts:
+            return
+        new = upsert(self._connection, granted)
+        self._connection.execute(
+            new.on_conflict_do_update(
+                index_elements=granted.primary_key.columns,
+                set_={"bucket": new.excluded.bucket, "part": new.excluded.part},
+            ),
+            [{**account._asdict(), "bucket": bucket, "part": part} for account, (bucket, part) in amounts.items()],
+        )
 
     def _judged_of(self, accounts: set[Account]) -> dict[Account, list[tuple[JudgedKey, int]]]:
         """Judged events of these accounts in all logs."""
@@ -123,7 +189,7 @@ class Posting:
         query = select(judged).where(judged.c.period.in_(periods), judged.c.tenant.in_(tenants))
         counts: defaultdict[Account, list[tuple[JudgedKey, int]]] = defaultdict(list)
         for row in self._connection.execute(query):
-            key = JudgedKey(row.tenant, row.objective, row.tier, row.policy, row.period)
+            key = JudgedKey(row.tenant, row.objective, row.tier, row.policy, row.period, row.exception)
             counts[Account(row.tenant, row.objective, row.period)].append((key, int(row.num_good) + int(row.num_bad)))
         return counts
 

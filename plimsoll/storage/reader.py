@@ -4,14 +4,16 @@ import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from plimsoll.errors import JournalDamaged, StorageError
 from plimsoll.requestlog.codec import RowKind
-from plimsoll.storage.frames import HEADER, Break, Frame, frame_at
+from plimsoll.storage.frames import HEADER, MAGIC, Break, frame_at
 from plimsoll.storage.segment import HEADER_BYTES, SegmentHeader, base_of, read_header, segments
 
 CHUNK: Final = 1024 * 1024
-CONTENT: Final = frozenset({RowKind.OPEN, RowKind.SETTLE, RowKind.NOTE})
+CONTENT: Final = frozenset({int(RowKind.OPEN), int(RowKind.SETTLE), int(RowKind.NOTE)})
+_SEAL: Final = int(RowKind.SEAL)
 
 
 class Row(NamedTuple):
@@ -80,8 +82,8 @@ def _segment_rows(path: Path, start: int) -> Generator[Row, None, int | None]:
             raise StorageError(f"{path} ends at offset {base + size}, but had been read up to {start}")
         retried = False
         while True:
-            frame = _load(file.fileno(), place, header)
-            if isinstance(frame, Break):
+            loaded = _load(file.fileno(), place, header)
+            if isinstance(loaded, Break):
                 later = [each for each in map(base_of, segments(path.parent)) if each > base]
                 if not later:
                     return None
@@ -92,24 +94,46 @@ def _segment_rows(path: Path, start: int) -> Generator[Row, None, int | None]:
                 retried = True  # it was written on and sealed since we looked
                 continue
             retried = False
-            for found in frame:
-                place = found.end
-                if found.kind == RowKind.SEAL:
-                    return base + place
-                if found.kind in CONTENT:
-                    yield Row(base + found.start, base + found.end, found.kind, found.payload)
+            yield from loaded.rows
+            place = loaded.end
+            if loaded.sealed:
+                return base + place
 
 
-def _load(fd: int, place: int, header: SegmentHeader) -> list[Frame] | Break:
-    """The whole records of one chunk from `place` on, with places in the file; a Break where there is not one."""
+class _Loaded(NamedTuple):
+    """The whole records of one chunk: those with content, where the last of all ends in the file, whether it seals."""
+
+    rows: list[Row]
+    end: int
+    sealed: bool
+
+
+def _load(fd: int, place: int, header: SegmentHeader) -> _Loaded | Break:
+    """The whole records of one chunk from `place` on; a Break where there is not one.
+
+    Runs on every row that any projection reads: `frames.frame_at` says what a record is, here the usual case is inline.
+    """
     data = memoryview(os.pread(fd, CHUNK, place))
     first = frame_at(data, 0, header.seeds)
     if first is Break.TORN and len(data) == CHUNK:
         data = memoryview(os.pread(fd, HEADER.unpack_from(data)[2] + HEADER.size, place))
         first = frame_at(data, 0, header.seeds)
-    frames = []
-    found = first
-    while not isinstance(found, Break):
-        frames.append(found._replace(start=place + found.start, end=place + found.end))
-        found = frame_at(data, found.end, header.seeds)
-    return frames or found
+    if isinstance(first, Break):
+        return first
+    rows: list[Row] = []
+    append, make, offset = rows.append, tuple.__new__, header.base + place
+    seeds, num_kinds, last, unpack, checksum_of = header.seeds, len(header.seeds), len(data), HEADER.unpack_from, crc32
+    begin, behind, sealed = 0, HEADER.size, False
+    while behind <= last and not sealed:
+        magic, kind, length, checksum = unpack(data, begin)
+        end = behind + length
+        if magic != MAGIC or end > last or kind >= num_kinds:
+            break
+        payload = data[behind:end]
+        if checksum_of(payload, seeds[kind]) != checksum:
+            break
+        if kind in CONTENT:
+            append(make(Row, (offset + begin, offset + end, kind, payload)))  # half the time of Row(…)
+        sealed = kind == _SEAL
+        begin, behind = end, end + HEADER.size
+    return _Loaded(rows, place + begin, sealed)

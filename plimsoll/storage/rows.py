@@ -1,5 +1,6 @@
 """Rows that tie the log to the ledger: a settlement with its entries, a segment's checkpoint."""
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -7,15 +8,67 @@ from msgspec import Struct
 
 from plimsoll.governor.decisions import Settle
 from plimsoll.ledger.entry import Entry
-from plimsoll.requestlog.codec import Open
+from plimsoll.requestlog.codec import Open, encode
 from plimsoll.requestlog.record import Record
+from plimsoll.slo.verdict import Verdict
 
 POLICY_NOTE: Final = "policy"
 """Kind of the note whose data is the policy in force from then on (`storage/policies`)."""
 UNLOGGED_NOTE: Final = "unlogged"
 """Kind of the note that says how many refusals found no room in the log: data is msgpack {count, since, until}."""
 ENTRIES_NOTE: Final = "entries"
-"""Kind of the note with ledger entries of no request (loans, corrections): data is a msgpack array of Entry."""
+"""Kind of the note with ledger entries of no request: data is a msgpack array of Entry."""
+DECISION_NOTE: Final = "decision"
+"""Kind of the note with a decision about budgets, booked once under its key: data is a msgpack `Decided`."""
+BUDGETS_NOTE: Final = "budgets"
+"""Kind of the note with what the governor was told of budgets: data is a msgpack `BudgetsReported`."""
+
+
+class DecisionKind(StrEnum):
+    """What was decided."""
+
+    POOL = "pool"  # loans, recalls, returns
+    PROVISIONAL = "provisional"  # headroom from midnight on
+    CLOSE = "close"  # a month's close
+    ACTION = "action"  # a budget changed its state: data is `ledger/actions.Action`
+    OVERRIDE = "override"  # data is `ledger/actions.Override`
+    UNDO = "undo"  # data is `Undone`
+
+
+class Decided(Struct, frozen=True, array_like=True):
+    """A decision about budgets, with its entries. The key makes it count once, however often it is journaled."""
+
+    key: str
+    kind: DecisionKind
+    entries: tuple[Entry, ...] = ()
+    data: bytes = b""  # msgpack: the evidence
+
+
+class Undone(Struct, frozen=True):
+    """An earlier decision holds no longer."""
+
+    key: str
+    at: float
+    by: str
+    why: str = ""
+
+
+class Brief(Struct, frozen=True, array_like=True, gc=False):
+    """What the books need of a settlement, beside the record in its row: they read ten times faster so."""
+
+    tenant: str
+    tier: str
+    policy_version: str
+    arrived_at: float
+    finished_at: float
+    verdicts: tuple[Verdict, ...]
+
+
+def brief_of(record: Record) -> Brief:
+    """The same from the whole record."""
+    return Brief(
+        record.tenant, record.tier, record.policy_version, record.arrived_at, record.finished_at, record.verdicts
+    )
 
 
 class Checkpoint(Struct, frozen=True, array_like=True):
@@ -31,6 +84,12 @@ class _Settled(Struct, frozen=True, array_like=True):
     entries: tuple[Entry, ...]
 
 
+class _Posted(Struct, frozen=True, array_like=True):
+    record: msgspec.Raw
+    entries: tuple[Entry, ...]
+    brief: Brief | None = None  # rows of the first versions have none
+
+
 class Unlogged(Struct, frozen=True):
     """Refusals while the disk was full."""
 
@@ -40,6 +99,9 @@ class Unlogged(Struct, frozen=True):
 
 
 _settled_decoder: Final = msgspec.msgpack.Decoder(_Settled)
+_posted_decoder: Final = msgspec.msgpack.Decoder(_Posted)
+_record_decoder: Final = msgspec.msgpack.Decoder(Record)
+_decision_decoder: Final = msgspec.msgpack.Decoder(Decided)
 _checkpoint_decoder: Final = msgspec.msgpack.Decoder(Checkpoint)
 _entries_decoder: Final = msgspec.msgpack.Decoder(tuple[Entry, ...])
 _synced_decoder: Final = msgspec.msgpack.Decoder(int)
@@ -49,6 +111,30 @@ def decode_settle(data: bytes | memoryview) -> Settle:
     """The settlement in `data`; msgspec.DecodeError where it is none."""
     settled = _settled_decoder.decode(data)
     return Settle(settled.record, settled.entries)
+
+
+def encode_settle(settle: Settle) -> bytes:
+    """A settlement as its row has it: record, entries, brief."""
+    record = settle.record
+    return encode(
+        (
+            record,
+            settle.entries,
+            (record.tenant, record.tier, record.policy_version, record.arrived_at, record.finished_at, record.verdicts),
+        )
+    )
+
+
+def decode_brief(data: bytes | memoryview) -> tuple[Brief, tuple[Entry, ...]]:
+    """What the books need of a settlement, and its entries."""
+    posted = _posted_decoder.decode(data)
+    brief = posted.brief
+    return (brief_of(_record_decoder.decode(posted.record)) if brief is None else brief), posted.entries
+
+
+def decode_decision(data: bytes | memoryview) -> Decided:
+    """The decision of a `decision` note."""
+    return _decision_decoder.decode(data)
 
 
 def decode_checkpoint(data: bytes | memoryview) -> Checkpoint:

@@ -99,14 +99,13 @@ def test_overrides_hold_until_they_end() -> None:
 
 def test_what_a_window_of_exception_books() -> None:
     window = ExceptionWindow(ExceptionKind.PLANNED_MOVE, 100.0, 200.0, ("acme",))
-    rules = BudgetRules(exceptions=(window,))
-    assert [window_of(at, "acme", rules) for at in (99.9, 100.0, 199.9, 200.0)] == [
+    assert [window_of(at, "acme", [window]) for at in (99.9, 100.0, 199.9, 200.0)] == [
         "",
         "planned_move",
         "planned_move",
         "",
     ]
-    assert window_of(150.0, "beta", rules) == ""
+    assert window_of(150.0, "beta", [window]) == ""
     spend = Entry(EntryKind.SPEND, "acme/ttft/bucket", "acme/ttft/spent:joint", 3, "2026-11")
     (moved,) = excepted([spend], "planned_move")
     assert (moved.source, moved.target) == ("acme/ttft/exception:planned_move", "acme/ttft/excepted:joint")
