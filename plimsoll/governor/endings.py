@@ -150,7 +150,7 @@ class Endings:
             tpot = end.tpot() if request.num_choices == 1 else 0.0
             cached = request.cached_estimate if end.cached_tokens is None else end.cached_tokens
             prompt = end.prompt_tokens or request.prompt_tokens
-            pool.baseline.add(end.at, prompt, cached, end.first_token_at - request.arrived_at, tpot)
+            pool.baseline.add(end.at, prompt, cached, end.ttft(request.arrived_at), tpot)
 
     def _is_infeasible(self, pool: Pool, request: Request) -> bool:
         """Whether even an idle replica could not have met its deadline; not known without a profile, so not said."""

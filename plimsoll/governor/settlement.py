@@ -41,6 +41,8 @@ class Ending:
         self.itl_max = 0.0
         self.sketches: tuple[ItlSketch, ItlSketch, ItlSketch] | None = None
         self.client_stall = 0.0
+        self.stall_before = 0.0
+        self.stall_between = 0.0
         self.prompt_tokens = 0  # 0: not known, the estimate stands
         self.output_tokens = 0
         self.cached_tokens: int | None = None
@@ -52,7 +54,11 @@ class Ending:
         """Seconds a token after the first; 0.0 where that is not known."""
         if self.num_tokens < 2 or self.first_token_at <= 0.0:
             return 0.0
-        return (self.last_token_at - self.first_token_at) / (self.num_tokens - 1)
+        return (self.last_token_at - self.first_token_at - self.stall_between) / (self.num_tokens - 1)
+
+    def ttft(self, arrived_at: float) -> float:
+        """Seconds to the first token without what the client held back; 0.0 where there was none."""
+        return self.first_token_at - self.stall_before - arrived_at if self.first_token_at > 0.0 else 0.0
 
 
 def ending_of(event: RequestFinished) -> Ending:
@@ -63,6 +69,7 @@ def ending_of(event: RequestFinished) -> Ending:
     end.timing = timing
     fields = astuple(timing)
     end.first_token_at, end.last_token_at, end.num_tokens, end.itl_max, end.sketches, _, end.client_stall = fields[:7]
+    end.stall_before, end.stall_between = fields[8:10]
     end.prompt_tokens, end.output_tokens, end.cached_tokens = prompt_tokens, output_tokens, cached_tokens
     return end
 
@@ -134,7 +141,7 @@ class Settler:
             end.at,
             request.upstream_time, request.upstream_trust,
             (request.dispatched_at if dispatched else end.at) - arrived_at,
-            first_at - arrived_at if first_at > 0.0 else None,
+            first_at - end.stall_before - arrived_at if first_at > 0.0 else None,
             end.tpot() or None,
             (end.last_token_at or end.at) - arrived_at if end.outcome is _COMPLETED else None,
             end.itl_max if end.num_tokens > 1 else None,
@@ -154,7 +161,7 @@ class Settler:
 
 
 _NEVER: Final = float("inf")
-_WORST: Final = (Charge.OURS, Charge.JOINT, Charge.UNLABELLED, Charge.UPSTREAM, Charge.INFEASIBLE)
+_WORST: Final = (Charge.OURS, Charge.JOINT, Charge.UNLABELLED, Charge.UPSTREAM, Charge.INFEASIBLE, Charge.CLIENT)
 
 
 _NOTHING: Final[tuple[Entry, ...]] = ()

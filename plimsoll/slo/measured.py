@@ -37,3 +37,5 @@ class Timing(Struct, frozen=True, array_like=True):
     itl_bad: tuple[int, ...] = ()  # per ITL threshold given at the start: gaps above it
     client_stall: float = 0.0  # s during which the client held us back
     num_gaps: int = 0  # gaps in the sketches, zeros included; 0 where they were not counted beside
+    stall_before: float = 0.0  # s of the client stall that fell before the first token
+    stall_between: float = 0.0  # s of it that fell between first and last token

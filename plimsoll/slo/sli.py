@@ -11,6 +11,9 @@
 "By threshold": bad where the client waited longer than it, else censored. Where nothing was generated, itl and tpot
 are excluded: that is availability's business.
 
+Time during which the client held its answer back is no part of ttft, itl and tpot. It is part of e2e, but a breach that
+would have been none without it is charged to the client.
+
 Runs on every request, most of which complete: those take a path of their own without calls, and the verdicts that are
 the same for all requests are made once for each tuple of objectives.
 """
@@ -127,6 +130,8 @@ def _judge_completed(steps: list[Step], facts: Facts) -> tuple[Verdict, ...]:
         else:  # an answer in one piece or an empty one has no tokens: its first and last are known when it ends
             at = timing.first_token_at if kind == _TTFT else timing.last_token_at
             own = (at if at > 0.0 else facts.ended_at) - arrived_at
+            if kind == _TTFT:
+                own -= timing.stall_before
             good = (own + before if step.from_user else own) <= step.below
             verdicts.append(step.good if good else _bad(step, facts, own))
     return tuple(verdicts)
@@ -145,7 +150,7 @@ def _judge_broken(step: Step, facts: Facts, left: bool, streamed: bool) -> Verdi
         return _tpot(step, facts)
     first_at = facts.timing.first_token_at
     if kind == _TTFT and first_at > 0.0:
-        own = first_at - facts.arrived_at
+        own = first_at - facts.arrived_at - facts.timing.stall_before
         return step.good if _value(step, facts, own) <= step.below else _bad(step, facts, own)
     return _cut_short(step, facts) if left else _bad(step, facts, inf)
 
@@ -171,7 +176,7 @@ def _tpot(step: Step, facts: Facts) -> Verdict:
     timing = facts.timing
     if timing.num_tokens < 2 or facts.num_choices > 1 or timing.first_token_at <= 0.0:
         return step.excluded
-    tpot = (timing.last_token_at - timing.first_token_at) / (timing.num_tokens - 1)
+    tpot = (timing.last_token_at - timing.first_token_at - timing.stall_between) / (timing.num_tokens - 1)
     return step.good if tpot <= step.below else step.ours
 
 
@@ -184,10 +189,17 @@ def _value(step: Step, facts: Facts, own_time: float) -> float:
 def _cut_short(step: Step, facts: Facts) -> Verdict:
     """The client left at `ended_at` without what this objective waits for: by then it was late, or nobody knows."""
     elapsed = facts.ended_at - facts.arrived_at
+    if step.kind == _TTFT:
+        elapsed -= facts.timing.stall_before
     return _bad(step, facts, elapsed) if _value(step, facts, elapsed) > step.below else step.censored
 
 
 def _bad(step: Step, facts: Facts, own_time: float) -> Verdict:
+    """A breach and its account. What the client held back is its own; the rest is weighed between us and upstream."""
+    if step.kind == _E2E and facts.timing.client_stall > 0.0:
+        own_time -= _held_back(facts.timing)
+        if _value(step, facts, own_time) <= step.below:
+            return Verdict(step.name, _BAD, 0, 1, Charge.CLIENT)
     if not step.from_user:
         return step.ours
     account = charge(
@@ -199,6 +211,11 @@ def _bad(step: Step, facts: Facts, own_time: float) -> Verdict:
         trusted=facts.upstream_trusted,
     )
     return Verdict(step.name, _BAD, 0, 1, account)
+
+
+def _held_back(timing: Timing) -> float:
+    """Seconds of the time to the last token that the client took: what it held back afterwards delayed nothing."""
+    return timing.stall_before + timing.stall_between if timing.last_token_at > 0.0 else timing.client_stall
 
 
 def _baseline(step: Step, facts: Facts) -> float | None:

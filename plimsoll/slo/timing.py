@@ -41,6 +41,8 @@ class TokenClock:
         self._lowest: float = min(itl_thresholds) if itl_thresholds else float("inf")
         self._bad: list[int] = [0] * len(itl_thresholds)
         self._pending_stall: float = 0.0
+        self._stall_before: float = 0.0
+        self._stall_between: float = 0.0
         self._zeros: list[int] = [0, 0, 0]
         self._all: list[dict[int, int]] = [{}, {}, {}]
         self._class: int = 0
@@ -56,6 +58,7 @@ class TokenClock:
             gap = at - self.last_token_at
             if self._pending_stall != 0.0:
                 gap -= self._pending_stall
+                self._stall_between += self._pending_stall
                 self._pending_stall = 0.0
             self.add_gap(gap)
         self.last_token_at = at
@@ -105,6 +108,8 @@ class TokenClock:
         self.client_stall += seconds
         if self.num_tokens:
             self._pending_stall += seconds
+        else:
+            self._stall_before += seconds
 
     def finish(self, output_tokens: int | None) -> Timing:
         """What was measured. `output_tokens` is usage's count: a surplus over what was seen came with no gap.
@@ -124,6 +129,8 @@ class TokenClock:
             tuple(self._bad),
             self.client_stall,
             self.num_tokens - 1 if self.num_tokens > 0 else 0,
+            self._stall_before,
+            self._stall_between,
         )
 
     def _add_zeros(self, num: int) -> None:

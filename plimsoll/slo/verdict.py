@@ -24,6 +24,7 @@ class Charge(StrEnum):
     UPSTREAM = "upstream"
     JOINT = "joint"
     INFEASIBLE = "infeasible"
+    CLIENT = "client"  # it held its own answer back
     UNLABELLED = "unlabelled"
 
 

@@ -54,4 +54,5 @@ def test_fields_are_read_in_the_order_of_the_values() -> None:
     assert Timing.__struct_fields__[:7] == (
         "first_token_at", "last_token_at", "num_tokens", "itl_max", "sketches", "itl_bad", "client_stall",
     )  # fmt: skip
+    assert Timing.__struct_fields__[8:10] == ("stall_before", "stall_between")
     assert msgspec.structs.astuple(Timing())[:3] == (0.0, 0.0, 0)

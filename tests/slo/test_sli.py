@@ -158,6 +158,66 @@ def test_the_users_clock_starts_upstream() -> None:
     assert judge((USER_E2E,), known)[0].charge is Charge.UPSTREAM  # 7 + 4 > 10 and 1 + 4 is not
 
 
+def stalled(before: float, between: float, after: float) -> Timing:
+    """First token after 0.5 s of ours, ten gaps of 0.25 s, and what the client held back."""
+    clock = TokenClock(itl_thresholds(ALL))
+    clock.stall(before)
+    for i in range(11):
+        if i == 5:
+            clock.stall(between)
+        clock.tokens(100.5 + before + i * 0.25 + (between if i >= 5 else 0.0), 1)
+    clock.stall(after)
+    return clock.finish(None)
+
+
+@pytest.mark.parametrize(
+    ("held", "ended", "expected", "e2e"),
+    [
+        ((0.0, 0.0, 0.0), 3.0, GOOD, None),
+        ((5.0, 0.0, 0.0), 8.0, GOOD, None),  # 8 s in all, below 10
+        ((8.0, 0.0, 0.0), 11.0, BAD, Charge.CLIENT),
+        ((0.0, 9.0, 0.0), 12.0, BAD, Charge.CLIENT),
+        ((4.0, 5.0, 0.0), 12.0, BAD, Charge.CLIENT),
+        ((0.0, 0.0, 50.0), 53.0, GOOD, None),  # behind the last token it delays nothing
+    ],
+)
+def test_what_the_client_held_back_is_its_own(
+    held: tuple[float, float, float], ended: float, expected: Judgement, e2e: Charge | None
+) -> None:
+    *tokens, whole, up = judge(ALL, facts(Outcome.COMPLETED, Reason.DONE, ended, stalled(*held)))
+    assert [verdict.judgement for verdict in tokens] == [GOOD] * 3
+    assert (whole.judgement, whole.charge) == (expected, e2e)
+    assert up.judgement is GOOD
+
+
+def test_a_breach_that_a_stall_does_not_explain_stays_ours() -> None:
+    late = timing(2.0, 0.75, 14)  # 11.75 s of ours
+    late = replace(late, client_stall=1.0, stall_between=1.0, last_token_at=late.last_token_at + 1.0)
+    assert judge((E2E,), facts(Outcome.COMPLETED, Reason.DONE, 20, late))[0].charge is Charge.OURS
+
+
+def test_a_stall_is_taken_off_before_our_time_is_weighed_against_upstreams() -> None:
+    case = Facts(
+        Outcome.COMPLETED, Reason.DONE, 100.0, 112.0, stalled(0.0, 9.0, 0.0), upstream_time=7.5,
+        baseline_ttft=0.5, baseline_tpot=0.25, upstream_baseline=0.5,
+    )  # fmt: skip
+    assert judge((USER_E2E,), case)[0].charge is Charge.UPSTREAM  # 7.5 + 3 > 10; with 12 s of ours it would be joint
+    assert judge((USER_E2E,), replace(case, upstream_time=6.5))[0].charge is Charge.CLIENT
+
+
+def test_who_stops_reading_and_is_given_up_is_not_held_against_us() -> None:
+    times = replace(Timing(), client_stall=11.0, stall_before=11.0)
+    ttft, *_, whole, up = judge(ALL, facts(Outcome.ABORTED, Reason.SLOW_CLIENT, 11.5, times))
+    assert (ttft.judgement, whole.charge, up.judgement) == (CENSORED, Charge.CLIENT, EXCLUDED)
+
+
+def test_an_answer_in_one_piece_that_its_client_does_not_take() -> None:
+    times = replace(Timing(), client_stall=9.0, stall_before=9.0)
+    case = replace(facts(Outcome.COMPLETED, Reason.DONE, 12.0, times), streaming=False)
+    assert judge((E2E,), case)[0] == Verdict("e2e", BAD, 0, 1, Charge.CLIENT)
+    assert judge((E2E,), replace(case, ended_at=130.0))[0].charge is Charge.OURS
+
+
 def test_an_infeasible_deadline_is_excluded_only_when_it_expires() -> None:
     queued = Facts(Outcome.EXPIRED, Reason.DEADLINE, 100.0, 100.0, Timing(), infeasible_deadline=True)
     assert set(judgements(queued)) == {EXCLUDED}

@@ -100,7 +100,11 @@ def test_what_the_client_held_back_is_no_gap() -> None:
     clock.tokens(14.25, 1)
     clock.tokens(15.25, 1)
     timing = clock.finish(None)
+    clock.stall(2.0)  # behind the last token
     assert timing.client_stall == 13.0
+    assert (timing.stall_before, timing.stall_between) == (9.0, 4.0)
+    assert clock.finish(None).client_stall == 15.0
+    assert clock.finish(None).stall_between == 4.0
     assert timing.itl_bad == (1,)
     assert timing.sketches[0].buckets == {bucket_of(0.25): 1, 0: 1}
 
