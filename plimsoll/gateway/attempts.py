@@ -9,6 +9,7 @@ from plimsoll.gateway import patches
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Attempt, Headers
 from plimsoll.gateway.labels import OURS, REQUEST_ID, TRACEPARENT, traceparent
+from plimsoll.gateway.vouching import HOP, read_secrets, sign_hop
 from plimsoll.governor.decisions import Dispatch
 from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import Policy
@@ -43,6 +44,8 @@ class Attempts:
         for pool in policy.pools:
             if pool.engine_key and (key := os.environ.get(pool.engine_key, "")):
                 self._engine_keys[pool.name] = ((b"authorization", b"Bearer " + key.encode()),)
+        secrets = read_secrets(policy.service.upstream_secrets) if policy.gateway.mark_hop else []
+        self._hop_secret = secrets[0] if secrets else b""
         self._answer_dropped = ANSWER_DROPPED | ENGINE_HEADERS if policy.gateway.hide_engine_headers else ANSWER_DROPPED
 
     def attempt(self, flight: Flight, dispatch: Dispatch, tokens: TokenClock, cors: Headers) -> Attempt:
@@ -61,6 +64,9 @@ class Attempts:
             (REQUEST_ID, shown_id),
             (TRACEPARENT, traceparent(labels.trace_id, flight.request_id, labels.trace_flags)),
         )
+        if self._hop_secret:
+            at = b"%.6f" % flight.exchange.request.arrived_at
+            add_headers = (*add_headers, (HOP, sign_hop(self._hop_secret, at, labels.trace_id.encode())))
         engine_key = self._engine_keys.get(dispatch.pool)
         answer_headers: Headers = (
             (REQUEST_ID, client_id.encode("latin-1") if client_id else shown_id),

@@ -12,6 +12,7 @@ from plimsoll.gateway.models import Catalogue
 from plimsoll.gateway.openai import BadBody, Body
 from plimsoll.gateway.prompts import TokenRatio
 from plimsoll.gateway.routes import HEALTH, MODELS, find_route, is_messages
+from plimsoll.gateway.vouching import Vouching
 from plimsoll.governor.events import Endpoint, RequestArrived
 from plimsoll.policy.policy import Policy, Tenant
 from plimsoll.slo.outcome import Reason
@@ -28,7 +29,7 @@ class Intake:
         self._keyring = Keyring(policy)
         self._catalogue = Catalogue(policy)
         self._cors = Cors(policy.gateway.cors_origins)
-        self._trust = policy.service.upstream_time
+        self._vouching = Vouching(policy.service)
         self._max_body = policy.gateway.max_body
         self._ratios = ratios  # learnt: outlives the policy
 
@@ -73,7 +74,7 @@ class Intake:
 
     def labels(self, request: ClientRequest) -> ClientLabels:
         """The headers that concern us. Raises BadHeader."""
-        return read_labels(request.fields, request.arrived_at, self._trust)
+        return read_labels(request.fields, request.arrived_at, self._vouching)
 
     def check(self, body: Body) -> Body:
         """The body with a model. A request that names none is for the only one there is, or a fault (BadBody)."""

@@ -1,14 +1,16 @@
 """What a client says beside its body: tier, cause, criticality, session, deadline, upstream time, trace.
 
 Faults in our own headers (`X-Plimsoll-…`) are the client's to mend and are told; headers that proxies set
-(`X-Request-Start`, `traceparent`) are taken where they make sense and passed over where they do not.
+(`X-Request-Start`, `traceparent`, `baggage`) are taken where they make sense and passed over where they do not.
 """
 
 import re
 from collections.abc import Mapping
 from math import inf, isfinite
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
+from plimsoll.gateway.vouching import HOP, SIGNATURE, UPSTREAM, Vouching
 from plimsoll.governor.events import Criticality
 from plimsoll.policy.policy import UpstreamTrust
 
@@ -17,11 +19,12 @@ CAUSE: Final = b"x-plimsoll-cause"
 CRITICALITY: Final = b"x-plimsoll-criticality"
 SESSION: Final = b"x-plimsoll-session"
 DEADLINE: Final = b"x-plimsoll-deadline-ms"  # from arrival
-UPSTREAM: Final = b"x-plimsoll-upstream-ms"  # spent before the request was sent to us
-START: Final = b"x-request-start"  # when the first proxy took it: epoch s, ms or us, with or without "t="
 REQUEST_ID: Final = b"x-request-id"
 TRACEPARENT: Final = b"traceparent"
-OURS: Final = frozenset({TIER, CAUSE, CRITICALITY, SESSION, DEADLINE, UPSTREAM})
+BAGGAGE: Final = b"baggage"
+BAGGAGE_CAUSE: Final = b"plimsoll.cause"
+BAGGAGE_UPSTREAM: Final = b"plimsoll.upstream_ms"
+OURS: Final = frozenset({TIER, CAUSE, CRITICALITY, SESSION, DEADLINE, UPSTREAM, SIGNATURE, HOP})
 
 LONGEST: Final = 128  # characters of a label, session or client request id that are kept
 LABEL = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
@@ -29,7 +32,9 @@ _IDS = rb"-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})"
 TRACE = re.compile(rb"00" + _IDS + rb"\Z")
 LATER_TRACE = re.compile(rb"(?!00|ff)[0-9a-f]{2}" + _IDS + rb"(?:-.*)?\Z", re.DOTALL)  # read by its first fields
 CRITICALITIES: Final = {criticality.value.encode(): criticality for criticality in Criticality}
-OLDEST_START: Final = 86_400.0  # s; an X-Request-Start further back is no start of this request
+
+
+_NO_TRUST: Final = UpstreamTrust.NONE
 
 
 class BadHeader(ValueError):
@@ -67,7 +72,7 @@ class ClientLabels:
         self.continues_trace = False
 
 
-def read_labels(fields: Mapping[bytes, bytes], arrived_at: float, trust: UpstreamTrust) -> ClientLabels:
+def read_labels(fields: Mapping[bytes, bytes], arrived_at: float, vouching: Vouching) -> ClientLabels:
     """Read a request's labels from its fields (lower-case name → value). Raises BadHeader."""
     labels = ClientLabels()
     get = fields.get
@@ -78,11 +83,19 @@ def read_labels(fields: Mapping[bytes, bytes], arrived_at: float, trust: Upstrea
         labels.trace_flags = trace[2].decode()
         labels.continues_trace = True
     if not OURS.isdisjoint(fields):
-        _read_ours(labels, fields, arrived_at, trust)
+        _read_ours(labels, fields, arrived_at)
+    baggage = get(BAGGAGE)
+    upstream = _baggage(labels, baggage) if baggage is not None and b"plimsoll." in baggage else b""
+    if vouching.trust is not _NO_TRUST:
+        reported = _milliseconds(fields, UPSTREAM) if UPSTREAM in fields else _baggage_time(upstream)
+        cause = labels.cause.encode()
+        labels.upstream_time, labels.upstream_trust = vouching.upstream(
+            fields, arrived_at, reported, cause, labels.trace_id
+        )
     return labels
 
 
-def _read_ours(labels: ClientLabels, fields: Mapping[bytes, bytes], arrived_at: float, trust: UpstreamTrust) -> None:
+def _read_ours(labels: ClientLabels, fields: Mapping[bytes, bytes], arrived_at: float) -> None:
     labels.tier = _label(fields, TIER)
     labels.cause = _label(fields, CAUSE)
     labels.session = _label(fields, SESSION)
@@ -94,8 +107,6 @@ def _read_ours(labels: ClientLabels, fields: Mapping[bytes, bytes], arrived_at: 
         labels.criticality = criticality
     if DEADLINE in fields:
         labels.deadline_at = arrived_at + _milliseconds(fields, DEADLINE)
-    if UPSTREAM in fields and trust is not UpstreamTrust.NONE:
-        labels.upstream_time, labels.upstream_trust = _upstream(fields, arrived_at, trust)
 
 
 def _label(fields: Mapping[bytes, bytes], name: bytes) -> str:
@@ -109,6 +120,15 @@ def _label(fields: Mapping[bytes, bytes], name: bytes) -> str:
     return value.decode()
 
 
+def _baggage_time(text: bytes) -> float | None:
+    """Seconds; baggage is others' too, so what is no time there is passed over."""
+    try:
+        seconds = float(text) / 1000 if text else -1.0
+    except ValueError:
+        return None
+    return seconds if isfinite(seconds) and seconds >= 0 else None
+
+
 def _milliseconds(fields: Mapping[bytes, bytes], name: bytes) -> float:
     try:
         seconds = float(fields[name]) / 1000
@@ -119,28 +139,17 @@ def _milliseconds(fields: Mapping[bytes, bytes], name: bytes) -> float:
     return seconds
 
 
-def _upstream(fields: Mapping[bytes, bytes], arrived_at: float, trust: UpstreamTrust) -> tuple[float, UpstreamTrust]:
-    """Reported time, never more than has passed since X-Request-Start; without that nobody vouches for it."""
-    reported = _milliseconds(fields, UPSTREAM)
-    started_at = request_start(fields.get(START, b""))
-    elapsed = arrived_at - started_at if started_at is not None else -1.0
-    if trust is not UpstreamTrust.HEADER or not 0 <= elapsed <= OLDEST_START:
-        return reported, UpstreamTrust.NONE
-    return min(reported, elapsed), UpstreamTrust.HEADER
-
-
-def request_start(value: bytes) -> float | None:
-    """`X-Request-Start` in s: nginx sends `t=1700000000.123`, Heroku ms, Apache `t=` and us. None: not readable."""
-    try:
-        number = float(value.strip().removeprefix(b"t="))
-    except ValueError:
-        return None
-    if not isfinite(number) or number <= 0:
-        return None
-    for scale in (1.0, 1e3, 1e6, 1e9):  # an instant of our age has 10 digits of seconds
-        if number / scale < 1e11:
-            return number / scale
-    return None
+def _baggage(labels: ClientLabels, value: bytes) -> bytes:
+    """Our members of W3C baggage: the cause, where no header gave one; returns the upstream time as it was sent."""
+    upstream = b""
+    for member in value.split(b","):
+        name, _, text = member.partition(b";")[0].partition(b"=")
+        name, text = name.strip(), unquote_to_bytes(text.strip())
+        if name == BAGGAGE_CAUSE and not labels.cause and LABEL.match(text):
+            labels.cause = text.decode()
+        elif name == BAGGAGE_UPSTREAM:
+            upstream = text
+    return upstream
 
 
 def traceparent(trace_id: str, span_id: int, flags: str) -> bytes:

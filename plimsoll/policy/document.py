@@ -25,7 +25,7 @@ from plimsoll.policy.policy import (
     Trigger,
     UpstreamTrust,
 )
-from plimsoll.policy.pools import ProfileCheck, read_pools
+from plimsoll.policy.pools import VARIABLE, ProfileCheck, read_pools
 from plimsoll.policy.section import Faults, Section, compose
 from plimsoll.policy.tenants import read_tenants, read_timezone
 from plimsoll.policy.tiers import read_tiers
@@ -139,13 +139,31 @@ def _read_service(top: Section) -> Service:
         period=_read_period(section),
         shared_pool=section.ratio("shared_pool", _SERVICE.shared_pool),
         upstream_time=section.choice("upstream_time", UpstreamTrust, UpstreamTrust.NONE),
+        upstream_secrets=_read_secrets(section),
+        upstream_window=section.duration("upstream_window", _SERVICE.upstream_window),
         judge_non_streaming=section.flag("judge_non_streaming", _SERVICE.judge_non_streaming),
         censored_limit=section.ratio("censored_limit", _SERVICE.censored_limit, above=Fraction(0)),
     )
     section.done()
+    signed = service.upstream_time in (UpstreamTrust.SIGNED, UpstreamTrust.MEASURED)
+    if signed and not service.upstream_secrets and not section.has("upstream_secrets"):
+        hint = "for example [PLIMSOLL_UPSTREAM_SECRET] or [/etc/plimsoll/upstream.secret]"
+        section.fault("upstream_time", f"{service.upstream_time.value} needs upstream_secrets", hint)
     if not Fraction(15, 100) <= service.shared_pool <= Fraction(25, 100):
         section.fault("shared_pool", "must be from 15% to 25%")
     return service
+
+
+def _read_secrets(section: Section) -> tuple[str, ...]:
+    """Where the secrets are, never the secrets: the document is copied into data directories and read by many."""
+    names = []
+    for i, (text, line) in enumerate(section.texts("upstream_secrets")):
+        if "/" in text or VARIABLE.fullmatch(text):
+            names.append(text)
+        else:
+            wrong = "must name an environment variable or a file (with a slash in it), not be the secret itself"
+            section.faults.add(f"{section.at('upstream_secrets')}[{i}]", line, wrong)
+    return tuple(names)
 
 
 def _read_period(section: Section) -> str:
@@ -242,6 +260,7 @@ def _read_gateway(top: Section) -> GatewayRules:
         probe_every=section.duration("probe_every", _GATEWAY.probe_every),
         timeouts=_read_timeouts(timeouts) if timeouts else Timeouts(),
         hide_engine_headers=section.flag("hide_engine_headers", _GATEWAY.hide_engine_headers),
+        mark_hop=section.flag("mark_hop", _GATEWAY.mark_hop),
     )
     section.done()
     return rules

@@ -25,6 +25,8 @@ class Service(Struct, frozen=True):
     period: str = "month"
     shared_pool: Fraction = Fraction(1, 5)  # 15 % to 25 %
     upstream_time: UpstreamTrust = UpstreamTrust.NONE
+    upstream_secrets: tuple[str, ...] = ()  # environment variables, or files (with a slash), that hold a secret each
+    upstream_window: float = 300.0  # s for which a signature is good
     judge_non_streaming: bool = False
     censored_limit: Fraction = Fraction(1, 5)  # above this share of censored requests: "not judged"
 
@@ -184,6 +186,7 @@ class GatewayRules(Struct, frozen=True):
     probe_every: float = 1.0  # s between replica reports
     timeouts: Timeouts = Timeouts()
     hide_engine_headers: bool = False
+    mark_hop: bool = False  # sign X-Plimsoll-Hop for a gateway behind this one
 
 
 class Policy(Struct, frozen=True):

@@ -25,7 +25,7 @@ class Engine(StrEnum):
 
 _TELL_CAPACITY: Final = frozenset({Engine.VLLM, Engine.SGLANG, Engine.TRTLLM})
 _MAY_TELL_CAPACITY: Final = frozenset({Engine.LLAMACPP, Engine.TGI})
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 ProfileCheck = Callable[[str], str]
@@ -111,7 +111,7 @@ def _wrong_with(url: str) -> str:
 
 def _read_variable(section: Section) -> str | None:
     name = section.text("engine_key")
-    if name and not _VARIABLE.fullmatch(name):
+    if name and not VARIABLE.fullmatch(name):
         section.fault("engine_key", "must be the name of an environment variable, not the key itself")
         return None
     return name or None

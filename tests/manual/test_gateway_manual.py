@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from plimsoll.cli.serve import serve
-from plimsoll.gateway import labels
+from plimsoll.gateway import labels, vouching
 from plimsoll.gateway.dialects.dialect import DIALECTS
 from plimsoll.gateway.routes import ENGINE_ADMIN, GOVERNED
 from plimsoll.governor.snapshot import PoolState, QueueState, ReplicaState, Snapshot
@@ -21,8 +21,8 @@ def test_endpoints() -> None:
 
 
 def test_request_headers() -> None:
-    told = {name.lower() for name in re.findall(r"`(X-Plimsoll-[\w-]+|X-Request-Start|traceparent)", TEXT)}
-    read = {name.decode() for name in (*labels.OURS, labels.START, labels.TRACEPARENT)}
+    told = {name.lower() for name in re.findall(r"`(X-Plimsoll-[\w-]+|X-Request-Start|traceparent|baggage)", TEXT)}
+    read = {name.decode() for name in (*labels.OURS, vouching.START, labels.TRACEPARENT, labels.BAGGAGE)}
     assert read <= told
 
 
