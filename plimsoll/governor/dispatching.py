@@ -12,6 +12,7 @@ from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.routing import choose
 from plimsoll.governor.saturation import holds
+from plimsoll.governor.shedding import Sheddable
 from plimsoll.governor.timers import Timers
 from plimsoll.governor.turns import charge_for, earn_credit, next_for
 from plimsoll.slo.outcome import Reason
@@ -44,6 +45,7 @@ class Dispatcher:
         self.timers = timers
         self.outbox = outbox
         self.num_waiting = 0
+        self.sheddable = Sheddable()
 
     def try_at_once(self, pool: Pool, request: Request, at: float) -> bool:
         """Dispatch a request that just came, if nobody waits before it and a replica has room."""
@@ -90,8 +92,14 @@ class Dispatcher:
             request.step(REQUEUE if again else ENQUEUE)
         request.queued_at = at
         request.pool_index = pool.index
+        if pool.classes is not None:
+            request.class_number = pool.classes.of(request.cause)
         pool.lanes[request.lane].push(request, front=again)
+        if pool.num_waiting == 0:
+            pool.pressed_since = at
         pool.num_waiting += 1
+        if request.sheddable:
+            self.sheddable.waits(request)
         self.num_waiting += 1
         request.account.num_waiting += 1
         request.tier_queue.num_waiting += 1
@@ -146,7 +154,7 @@ class Dispatcher:
         if waited:
             self.left_queue(pool, request, at)
         self._occupy(pool, replica, request, at)
-        self._charge(pool, request, waited=waited)
+        self._charge(pool, request, at, waited=waited)
         request.attempts += 1
         self.outbox.decisions.append(
             Dispatch(
@@ -190,10 +198,11 @@ class Dispatcher:
         pool.lending.book(replica, request, at)
         pool.num_in_flight += 1
 
-    def _charge(self, pool: Pool, request: Request, *, waited: bool) -> None:
+    def _charge(self, pool: Pool, request: Request, at: float, *, waited: bool) -> None:
         charged = charge_for(request, request.cached_estimate)
         request.charged = charged
-        pool.lanes[request.lane].charge(request, charged, waited=waited)
+        pressed = at - pool.pressed_since if pool.num_waiting else 0.0
+        pool.lanes[request.lane].charge(request, charged, waited=waited, pressed=pressed)
         if pool.num_waiting:
             earn_credit(pool, request.lane, charged)
 

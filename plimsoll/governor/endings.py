@@ -54,7 +54,8 @@ class Endings:
 
     def shed(self, pool: Pool, request: Request, reason: Reason, at: float) -> None:
         """Taken from the queue by us."""
-        self.outbox.decisions.append(Shed(request.id, reason))
+        after = request.tier_queue.retry_after_waiting(at) if reason is Reason.OVERLOAD else 0.0
+        self.outbox.decisions.append(Shed(request.id, reason, after))
         self._leave_queue(pool, request, TAKE_OUT, Ending(at, Outcome.SHED, reason, Phase.QUEUE))
 
     def expire(self, pool: Pool, request: Request, at: float) -> None:

@@ -35,7 +35,7 @@ from plimsoll.governor.events import (
 )
 from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, STATES
 from plimsoll.governor.limits import give_back, queue_is_full, refused_by
-from plimsoll.governor.placing import place_of, refused_label, reserve
+from plimsoll.governor.placing import is_sheddable, place_of, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefill import SAMPLED
 from plimsoll.governor.register import Register
@@ -124,7 +124,10 @@ class Governor:
         account.num_open += 1
         if self._dispatcher.try_at_once(pool, request, at):
             return
+        request.sheddable = is_sheddable(pool, request)
         full = queue_is_full(account, request.tier_queue, at)
+        if full is not None and not request.sheddable and self._upkeep.make_place(request, full, at):
+            full = None
         if full is not None:
             account.num_open -= 1
             give_back(account, request)

@@ -4,7 +4,7 @@ from math import ceil
 from typing import Final
 
 from plimsoll.governor.admission import reserved_output
-from plimsoll.governor.events import Endpoint
+from plimsoll.governor.events import Criticality, Endpoint
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
@@ -49,6 +49,13 @@ def place_of(register: Register, model: str, prompt_tokens: int) -> tuple[Pool |
         return None, Refusal(Reason.NO_REPLICA, f"pool {best.name}")
     largest = max([pool.prompt_below for pool in pools])
     return None, Refusal(Reason.PROMPT_TOO_LONG, f"prompt {prompt_tokens} tokens, largest context {largest}")
+
+
+def is_sheddable(pool: Pool, request: Request) -> bool:
+    """Whether its client, its class or its tier says that others may take its place in the queue."""
+    if request.criticality is Criticality.SHEDDABLE or request.tier.sheddable:
+        return True
+    return pool.classes is not None and pool.classes.sheddable(pool.classes.of(request.cause))
 
 
 def reserve(pool: Pool, request: Request) -> None:

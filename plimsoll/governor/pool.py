@@ -4,6 +4,7 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime, unloaded_ttft
 from plimsoll.governor.admission import Lending, floors_of, full_step
 from plimsoll.governor.baseline import Baseline
+from plimsoll.governor.classes import Classes
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.prefill import PromptPace
 from plimsoll.governor.prefixes import PrefixIndex
@@ -34,7 +35,9 @@ class Pool:
         self.prefixes = PrefixIndex(PREFIX_HASHES)
         self.baseline = Baseline(None)
         self.prompt_pace = PromptPace()
+        self.classes: Classes | None = None
         self.num_waiting = 0
+        self.pressed_since = 0.0  # from when on somebody has been waiting
         self.num_in_flight = 0
         self.turn = 0  # of round robin
         self.context: int | None = None  # tokens of prompt and output that fit; None: nobody said
@@ -66,7 +69,10 @@ class Pool:
         fair = rules.order is Order.FAIR
         lanes = tiers if rules.tiers_matter else []
         self._shares = [float(tier.share) for tier in lanes] or [0.0]
-        self.lanes = [Lane(fair=fair, trickle=float(tier.trickle)) for tier in lanes] or [Lane(fair=fair, trickle=0.0)]
+        classes = Classes(rules.classes) if rules.classes else None
+        self.classes = classes
+        trickles = [float(tier.trickle) for tier in lanes] or [0.0]
+        self.lanes = [Lane(fair=fair, trickle=trickle, classes=classes) for trickle in trickles]
         self._start_lending([wait_of(tier) for tier in lanes] or [DEFAULT_WAIT])
         self._place_replicas(policy.replicas)
         for replica in self.replicas:

@@ -5,17 +5,15 @@ divided by the tenant's weight, the finish corrects it, and the waiting tenant w
 FCFS is the same lane with a single line.
 """
 
-from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from plimsoll.governor.lifecycle import QUEUED
+from plimsoll.governor.classes import Classes
+from plimsoll.governor.lines import LOOKAHEAD, ClassedLine, Line
 from plimsoll.governor.request import Request
 
 OUTPUT_WEIGHT: Final = 2.0  # an output token costs as much as two prompt tokens
 CACHED_WEIGHT: Final = 0.1  # a prompt token that the replica holds already
-LOOKAHEAD: Final = 7  # candidates looked at when the head of a lane does not fit
-SCANNED: Final = 40  # places of a line gone through to find them: some have left from the middle
 
 
 def charge_of(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> float:
@@ -24,31 +22,12 @@ def charge_of(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> flo
     return (prompt_tokens - cached) + CACHED_WEIGHT * cached + OUTPUT_WEIGHT * output_tokens
 
 
-class Line:
-    """One tenant's waiting requests in a lane, oldest first, and its counter."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.counter = 0.0
-        self.num = 0
-        self.items: deque[Request] = deque()
-
-    def first(self) -> Request | None:
-        """The oldest that still waits."""
-        items = self.items
-        while items:
-            request = items[0]
-            if request.state == QUEUED:
-                return request
-            items.popleft()
-        return None
-
-
 class Lane:
     """A tier's queue in one pool. Requests leave it by state: what is no longer `queued` is skipped when met."""
 
-    def __init__(self, *, fair: bool, trickle: float) -> None:
+    def __init__(self, *, fair: bool, trickle: float, classes: Classes | None = None) -> None:
         self.fair = fair
+        self._classes = classes  # None: all requests of a tenant are alike
         self.trickle = trickle  # tokens of credit earned per token charged to other lanes
         self.credit = 0.0
         self.num = 0
@@ -62,10 +41,7 @@ class Lane:
         line = self._line(request.account.index)
         if line.num == 0:
             self._lift(line)
-        if front:
-            line.items.appendleft(request)
-        else:
-            line.items.append(request)
+        line.add(request, front=front)
         line.num += 1
         self.num += 1
         if line.num == 1 or front:
@@ -76,12 +52,8 @@ class Lane:
         line = self._line(request.account.index)
         line.num -= 1
         self.num -= 1
-        items = line.items
-        if items and items[0] is request:
-            items.popleft()
+        if line.drop(request):
             self._offer(line)
-        elif len(items) > 2 * line.num + 32:
-            line.items = deque([item for item in items if item.state == QUEUED])
 
     def head(self) -> Request | None:
         """Who is next."""
@@ -98,13 +70,8 @@ class Lane:
 
     def others(self, head: Request) -> list[Request]:
         """A few that might pass the head: its own tenant's next, and the first of other tenants."""
-        found: list[Request] = []
         own = self._line(head.account.index)
-        for num, request in enumerate(own.items):
-            if num > SCANNED or len(found) == LOOKAHEAD:
-                break
-            if request.state == QUEUED and request is not head:
-                found.append(request)
+        found = own.behind(head)
         if self.fair:
             for entry in self._heap[1 : 1 + LOOKAHEAD]:
                 line = self._lines[entry[2]]
@@ -122,11 +89,17 @@ class Lane:
 
     # --- counters --------------------------------------------------------------------------------------------------
 
-    def charge(self, request: Request, tokens: float, *, waited: bool) -> None:
-        """Its tenant is served: `tokens` is the expected service, at dispatch. The request waits no more."""
+    def charge(self, request: Request, tokens: float, *, waited: bool, pressed: float) -> None:
+        """Its tenant is served: `tokens` is the expected service, at dispatch. The request waits no more.
+
+        `pressed` is for how many seconds somebody has been waiting in the pool.
+        """
+        line = self._line(request.account.index)
+        if self._classes is not None:
+            line.served(request, tokens, pressed)
+            self._offer(line)
         if not self.fair:
             return
-        line = self._line(request.account.index)
         if line.num == 0 and not waited:
             self._lift(line)
         weighted = tokens / request.account.weight
@@ -151,7 +124,7 @@ class Lane:
     def waiting(self) -> list[Request]:
         """All that wait, in order of arrival."""
         # One that passed others, failed and waits again stands in its line twice.
-        found = {item.sequence: item for line in self._lines.values() for item in line.items if item.state == QUEUED}
+        found = {item.sequence: item for line in self._lines.values() for item in line.all()}
         return [found[sequence] for sequence in sorted(found)]
 
     def _line(self, index: int) -> Line:
@@ -159,7 +132,8 @@ class Lane:
             index = 0
         line = self._lines.get(index)
         if line is None:
-            line = self._lines[index] = Line(index)
+            line = Line(index) if self._classes is None else ClassedLine(index, self._classes)
+            self._lines[index] = line
         return line
 
     def _lift(self, line: Line) -> None:

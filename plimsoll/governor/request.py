@@ -67,6 +67,8 @@ class Request:
         self.expected_output = 0  # predicted, a choice
         self.token_estimate = 0  # taken from the tenant's tokens per minute
         # where it waits
+        self.class_number = 0  # within its tenant's turns
+        self.sheddable = False  # leaves the queue before others do
         self.pool_index = -1
         self.lane = 0  # its queue within the pool
         self.queued_at = 0.0

@@ -65,6 +65,14 @@ class Upkeep:
             self._endings.expire(self._register.pools[request.pool_index], request, at)
             request = self._timers.expired(at)
 
+    def make_place(self, request: Request, full: Reason, at: float) -> bool:
+        """Shed the newest one that may be shed from the queue that is full; whether there was any."""
+        victim = self._dispatcher.sheddable.newest(request, full)
+        if victim is None:
+            return False
+        self._endings.shed(self._register.pools[victim.pool_index], victim, Reason.OVERLOAD, at)
+        return True
+
     def _place_again(self, request: Request, at: float) -> None:
         model = request.model
         old = self._register.pools[request.pool_index]

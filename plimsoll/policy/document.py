@@ -18,6 +18,7 @@ from plimsoll.policy.policy import (
     Order,
     Policy,
     Pool,
+    RequestClass,
     RoutingRule,
     Scheduling,
     Service,
@@ -28,7 +29,7 @@ from plimsoll.policy.policy import (
 from plimsoll.policy.pools import VARIABLE, ProfileCheck, read_pools
 from plimsoll.policy.section import Faults, Section, compose
 from plimsoll.policy.tenants import read_tenants, read_timezone
-from plimsoll.policy.tiers import read_tiers
+from plimsoll.policy.tiers import read_name, read_tiers
 from plimsoll.units import parse_duration, parse_size
 
 VERSION: Final = 1
@@ -37,7 +38,7 @@ _LARGEST: Final = 16 * 1024 * 1024
 """Bytes; a policy of ten thousand tenants has two million."""
 
 _SERVICE, _TRIGGER, _SCHEDULING = Service(), Trigger(), Scheduling()
-_GATEWAY, _TIMEOUTS = GatewayRules(), Timeouts()
+_GATEWAY, _TIMEOUTS, _CLASS = GatewayRules(), Timeouts(), RequestClass("")
 
 
 class Level(StrEnum):
@@ -102,7 +103,7 @@ def known_keys() -> list[str]:
     whole = (
         "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {}}]\npools: [{}]\nbudget: {exceptions: [{}]}\n"
     )
-    whole += "degradation: {when: {}}\nscheduling: {}\ngateway: {timeouts: {}}\n"
+    whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\n"
     top = compose(whole, faults)
     if top is not None:
         _read(top, "")
@@ -238,12 +239,34 @@ def _read_scheduling(top: Section) -> Scheduling:
         oversubscription=section.ratio("oversubscription", _SCHEDULING.oversubscription),
         bypasses=section.whole("bypasses", _SCHEDULING.bypasses, least=0, most=1_000_000),
         saturation_limit=section.ratio("saturation_limit", _SCHEDULING.saturation_limit, above=Fraction(0), most=2),
+        classes=_read_classes(section),
         retries=section.whole("retries", _SCHEDULING.retries, least=0, most=10),
     )
     section.done()
     if rules.strict and rules.oversubscription > 0:
         section.fault("oversubscription", "must be 0 in strict mode")
     return rules
+
+
+def _read_classes(scheduling: Section) -> tuple[RequestClass, ...]:
+    names: dict[str, int] = {}
+    causes: dict[str, str] = {}
+    found = []
+    for section in scheduling.sections("classes"):
+        each = RequestClass(
+            name=read_name(section, names, "class"),
+            causes=tuple([cause for cause, _ in section.texts("causes")]),
+            weight=section.ratio("weight", _CLASS.weight, above=Fraction(0), most=1_000_000),
+            decay=section.duration("decay", _CLASS.decay),
+            sheddable=section.flag("sheddable", _CLASS.sheddable),
+        )
+        section.required("causes")
+        section.done()
+        for cause in each.causes:
+            if causes.setdefault(cause, each.name) != each.name:
+                section.fault("causes", f"{cause!r} is of class {causes[cause]!r} already")
+        found.append(each)
+    return tuple(found)
 
 
 def _read_gateway(top: Section) -> GatewayRules:

@@ -147,6 +147,16 @@ class RoutingRule(StrEnum):
     ROUND_ROBIN = "round_robin"
 
 
+class RequestClass(Struct, frozen=True):
+    """Kinds of requests that matter more or less to their tenant; they divide its turns by weight."""
+
+    name: str
+    causes: tuple[str, ...] = ()
+    weight: Fraction = Fraction(1)
+    decay: float = inf  # s of pressure after which the weight has halved
+    sheddable: bool = False  # leaves the queue first
+
+
 class Scheduling(Struct, frozen=True):
     """The governor's rules by name, so that others can stand beside them."""
 
@@ -159,6 +169,7 @@ class Scheduling(Struct, frozen=True):
     oversubscription: Fraction = Fraction(0)
     bypasses: int = 16  # smaller requests that may pass a waiting larger one
     saturation_limit: Fraction = Fraction(1)  # pool saturation at which dispatch holds
+    classes: tuple[RequestClass, ...] = ()  # what no class names has weight 1
     retries: int = 2  # further attempts, only while no byte has reached the client
 
 

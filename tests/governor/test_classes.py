@@ -1,0 +1,106 @@
+"""Classes of requests: weights within a tenant's turns, fading under pressure, and who is shed first."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.governor.classes import Classes
+from plimsoll.governor.decisions import Dispatch, Enqueue, Reject, Settle, Shed
+from plimsoll.governor.events import Criticality
+from plimsoll.policy.policy import Limits, RequestClass, Scheduling, Tenant
+from plimsoll.slo.outcome import Outcome, Reason
+from tests.governor.service import Service, all_of, only
+from tests.laws.histories import policy_of
+
+PAYMENT = RequestClass("payment", ("callback",), Fraction(4))
+NO_LIMITS = Limits()
+LOG = RequestClass("log", ("log",), Fraction(1), decay=10.0, sheddable=True)
+
+
+def service_of(*classes: RequestClass, limits: Limits = NO_LIMITS) -> Service:
+    """One replica with room for one request of 20 blocks at a time."""
+    policy = policy_of(
+        tenants=(Tenant("ada", "gold", limits=limits), Tenant("bob", "gold")),
+        num_replicas=1,
+        scheduling=Scheduling(classes=classes, bypasses=0),
+    )
+    return Service(policy, kv_blocks=20)
+
+
+def served(service: Service, num: int, *, every: float, start: float) -> list[str]:
+    """Causes of the next `num` dispatched as one after the other ends."""
+    found = []
+    running = 1
+    for i in range(num):
+        decisions = service.done(start + i * every, running, output=160)
+        running = only(Dispatch, decisions).request_id
+        found.append(running)
+    return [str(request) for request in found]
+
+
+def test_weights_fade_to_a_thousandth_and_no_further() -> None:
+    classes = Classes((PAYMENT, LOG))
+    assert [classes.of(cause) for cause in ("callback", "log", "else")] == [1, 2, 0]
+    assert classes.weight(1, 1e6) == 4.0
+    assert classes.weight(2, 0.0) == 1.0
+    assert classes.weight(2, 20.0) == pytest.approx(0.25)
+    assert classes.weight(2, 1e6) == pytest.approx(2.0**-10)
+
+
+@settings(max_examples=15, deadline=None)
+@given(weight=st.integers(1, 6), rounds=st.integers(20, 40))
+def test_two_backlogged_classes_are_served_by_weight(weight: int, rounds: int) -> None:
+    """Within one charge of each, as all charges are equal here."""
+    service = service_of(RequestClass("payment", ("callback",), Fraction(weight)), RequestClass("order", ("order",)))
+    service.ask(1)
+    for num in range(2 * rounds + 2):
+        service.ask(1.1, cause="callback" if num % 2 else "order")
+    ids = served(service, rounds, every=0.01, start=2.0)
+    payments = sum((int(request) - 2) % 2 for request in ids)
+    assert abs(payments / weight - (rounds - payments)) <= 1.0 / weight + 1.0
+
+
+def test_a_class_fades_while_somebody_waits() -> None:
+    """Equal weights; `log` halves every 10 s of pressure, so after 40 s it has a sixteenth."""
+    even = RequestClass("payment", ("callback",))
+    service = service_of(even, LOG)
+    service.ask(1)
+    for num in range(120):
+        service.ask(1.1, cause="callback" if num % 2 else "log")
+    early = served(service, 20, every=0.01, start=2.0)
+    assert sum((int(request) - 2) % 2 for request in early) == pytest.approx(10, abs=2)
+    running = int(early[-1])
+    late = []
+    for i in range(34):
+        running = only(Dispatch, service.done(41.0 + i * 0.01, running, output=160)).request_id
+        late.append((running - 2) % 2)
+    assert sum(late) >= 30
+
+
+def test_the_tenants_turns_stay_as_they_were() -> None:
+    """ada says that all she sends is a payment; bob, who has no classes, gets his half."""
+    service = service_of(PAYMENT)
+    service.ask(1)
+    for num in range(40):
+        service.ask(1.1, "ada" if num % 2 else "bob", cause="callback" if num % 2 else "")
+    ids = served(service, 20, every=0.01, start=2.0)
+    assert sum((int(request) - 2) % 2 for request in ids) == pytest.approx(10, abs=1)
+
+
+def test_a_sheddable_one_gives_its_place_in_a_full_queue() -> None:
+    service = service_of(LOG, limits=Limits(queue=2))
+    service.ask(1)
+    assert only(Enqueue, service.ask(1.1, cause="log"))
+    assert only(Enqueue, service.ask(1.2, criticality=Criticality.SHEDDABLE))
+    refused = service.ask(1.3, cause="log")
+    assert only(Reject, refused).reason is Reason.TENANT_QUEUE  # nobody's place is his
+    decisions = service.ask(1.4)
+    shed = only(Shed, decisions)
+    assert (shed.request_id, shed.reason) == (3, Reason.OVERLOAD)  # the newest
+    assert only(Settle, decisions).record.outcome is Outcome.SHED
+    assert only(Enqueue, decisions).request_id == 5
+    assert only(Shed, service.ask(1.5)).request_id == 2
+    assert only(Reject, service.ask(1.6)).reason is Reason.TENANT_QUEUE  # nobody left who may be shed
+    assert [d.request_id for d in all_of(Dispatch, service.done(2, 1))] == [5]
