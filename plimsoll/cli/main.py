@@ -22,6 +22,8 @@ COMMANDS: dict[str, str] = {
     "report": "Show what happened by tenant, tier and cause: endings, latencies, what was promised and kept, budgets.",
     "emulate": "Serve emulated vLLM replicas: real HTTP, real waiting, words without meaning.",
     "replay": "Send a trace's traffic to an OpenAI-compatible service, on time whatever it answers (open loop).",
+    "headroom": "Tell how much more of a mix (or of one tier or tenant) can be taken until the first objective breaks, "
+    "and where.",
     "simulate": "Run the live policy on a virtual clock, against engines modelled step by step.",
     "ledger": "Prove that the ledger balances and agrees with the log, or rebuild it from the log.",
     "project": "Bring the ledger and the request log's Parquet files up to the journal of a data directory.",

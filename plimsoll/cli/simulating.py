@@ -7,6 +7,7 @@ from pathlib import Path
 from plimsoll.analytics.report import report_of
 from plimsoll.cli import workloads
 from plimsoll.engine import profiles
+from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.decisions import Settle
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
@@ -33,10 +34,20 @@ class Task:
     data: Path | None  # data directory to leave; None: none
 
 
+def policy_at(path: Path, rules: str) -> Policy:
+    """The policy of a file, under the scheduling rules asked for."""
+    policy = document.load(path)
+    return preset(policy, rules) if rules else policy
+
+
 def policy_of(task: Task) -> Policy:
     """The policy, under the scheduling rules asked for."""
-    policy = document.load(task.policy_path)
-    return preset(policy, task.rules) if task.rules else policy
+    return policy_at(task.policy_path, task.rules)
+
+
+def profiles_of(policy: Policy) -> dict[str, EngineProfile]:
+    """The engine profiles that its pools name."""
+    return {pool.profile: profiles.load(pool.profile) for pool in policy.pools if pool.profile}
 
 
 def workload_of(task: Task) -> Workload:
@@ -48,7 +59,7 @@ def workload_of(task: Task) -> Workload:
 def run_task(task: Task, progress: Callable[[float, int], None], stopped: Callable[[], bool]) -> Run:
     """Simulate; `progress` is told the simulated time and the requests so far, `stopped` asked now and then."""
     policy, workload = policy_of(task), workload_of(task)
-    known = {pool.profile: profiles.load(pool.profile) for pool in policy.pools if pool.profile}
+    known = profiles_of(policy)
     settled: list[Settle] = []
     simulation = Simulation(policy, known, workload.arrivals(task.seed), settled.append)
     journal = None if task.data is None else Journal.open(task.data, clock=lambda: simulation.now)
