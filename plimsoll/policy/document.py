@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from plimsoll.errors import Fault, PolicyError, UnitError, UsageError
 from plimsoll.policy import presets
+from plimsoll.policy.alertrules import read_alerts
 from plimsoll.policy.budgetrules import read_budget
 from plimsoll.policy.objective import Sli
 from plimsoll.policy.policy import (
@@ -102,6 +103,7 @@ def known_keys() -> list[str]:
     faults = Faults()
     whole = (
         "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {}}]\npools: [{}]\nbudget: {exceptions: [{}]}\n"
+        "alerts: {channels: [{}]}\n"
     )
     whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\n"
     top = compose(whole, faults)
@@ -122,6 +124,7 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
         tenants=tenants,
         pools=(pools := read_pools(top, profile_check)),
         budget=read_budget(top, service, tiers, tenants),
+        alerts=read_alerts(top),
         degradation=_read_degradation(top, pools),
         scheduling=_read_scheduling(top),
         gateway=_read_gateway(top),

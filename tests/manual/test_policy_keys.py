@@ -28,7 +28,7 @@ def test_every_sections_keys_are_those_of_its_struct() -> None:
     policy = document.load(DOCS.parent / "examples" / "policy.yaml")
     parts: list[msgspec.Struct] = [
         policy.service, policy.tiers[0], policy.tiers[0].objectives[0], policy.tenants[0], policy.tenants[0].limits,
-        policy.pools[0], policy.budget, policy.degradation, policy.degradation.when, policy.scheduling,
+        policy.pools[0], policy.budget, policy.alerts, policy.degradation, policy.degradation.when, policy.scheduling,
         policy.gateway, policy.gateway.timeouts,
     ]  # fmt: skip
     renamed = {"for_": "for", "origin": "from"}

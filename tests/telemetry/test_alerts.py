@@ -1,0 +1,164 @@
+"""Alerts over a real wire: apprise's webhook to a receiver that is slow, down or full at will."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from plimsoll.analytics.burn import Burning
+from plimsoll.analytics.forecast import Band, Exhaustion, Forecast, ForecastState
+from plimsoll.errors import UsageError
+from plimsoll.governor.events import BudgetState
+from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
+from plimsoll.slo.budget import BudgetHealth
+from plimsoll.slo.burnrate import BurnState
+from plimsoll.telemetry.alertdesk import Alert
+from plimsoll.telemetry.alerts import Alerts, sender
+from plimsoll.telemetry.budgetalerts import alerts_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise imports it
+
+
+class Receiver:
+    """A webhook that keeps what it gets; `status` is what it answers."""
+
+    def __init__(self) -> None:
+        self.got: list[dict[str, str]] = []
+        self.refused = 0
+        self.status = 200
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if receiver.status == 200:
+                    receiver.got.append(json.loads(body))
+                else:
+                    receiver.refused += 1
+                self.send_response(receiver.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"json://127.0.0.1:{self._server.server_address[1]}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+RULES = AlertRules((AlertChannel("hook", "HOOK"),), resolve_after=0.0)
+BURNS = Alert("burn/acme/ttft", Severity.PAGE, "acme: ttft burns", "14 times too fast")
+
+
+def test_told_once_then_resolved_and_kept_over_a_restart(receiver: Receiver, tmp_path: Path) -> None:
+    send = sender(RULES, {"HOOK": receiver.url})
+    said: list[str] = []
+    kept = tmp_path / "alerts.json"
+    first = Alerts(RULES, send, said.append, kept=kept)
+    began = time.time()
+    for second in range(3):
+        first.update(began + second, [BURNS])
+    until(lambda: len(receiver.got) == 1)
+    first.close()
+    assert receiver.got[0]["title"] == "[firing] acme: ttft burns"
+    assert receiver.got[0]["message"] == "14 times too fast"
+    assert receiver.got[0]["type"] == "failure"
+    second_run = Alerts(RULES, send, said.append, kept=kept)
+    second_run.update(time.time(), [BURNS])
+    time.sleep(0.7)
+    assert len(receiver.got) == 1, "it was told before the restart"
+    second_run.update(time.time() + 1, [])
+    second_run.close()
+    assert [each["title"] for each in receiver.got[1:]] == ["[resolved] acme: ttft burns"]
+    assert receiver.got[1]["type"] == "success"
+    assert said == []
+
+
+def test_a_receiver_that_is_down_is_tried_again_and_holds_nobody_up(receiver: Receiver) -> None:
+    receiver.status = 503
+    said: list[str] = []
+    alerts = Alerts(RULES, sender(RULES, {"HOOK": receiver.url}), said.append)
+    began = time.monotonic()
+    alerts.update(time.time(), [BURNS])
+    assert time.monotonic() - began < 0.1
+    until(lambda: receiver.refused >= 2)
+    receiver.status = 200
+    until(lambda: len(receiver.got) == 1)
+    alerts.close()
+    assert [line.split(":")[0] for line in said] == [
+        "alert channel hook does not take messages",
+        "alert channel hook takes messages again",
+    ]
+
+
+def test_a_file_that_cannot_be_read_costs_a_repetition(receiver: Receiver, tmp_path: Path) -> None:
+    (tmp_path / "alerts.json").write_text("{half")
+    said: list[str] = []
+    alerts = Alerts(RULES, sender(RULES, {"HOOK": receiver.url}), said.append, kept=tmp_path / "alerts.json")
+    alerts.update(time.time(), [BURNS])
+    alerts.close()
+    assert len(receiver.got) == 1
+    assert "cannot be read" in said[0]
+
+
+def test_addresses_are_checked_at_the_start() -> None:
+    with pytest.raises(UsageError, match="HOOK is not set"):
+        sender(RULES, {})
+    with pytest.raises(UsageError, match="no address that apprise knows"):
+        sender(RULES, {"HOOK": "carrier-pigeon://roof"})
+
+
+def rule(state: BurnState, severity: str = "page") -> Burning:
+    return Burning(14.4, 3600.0, 300.0, severity, state, 33.0, 40.0)
+
+
+def test_what_holds_is_worth_an_alert_and_what_is_unknown_is_not() -> None:
+    states = [BudgetState("acme", health.value, 0.9, health=health) for health in BudgetHealth]
+    quiet = {("acme", state.value): (rule(state),) for state in BurnState if state is not BurnState.BURNING}
+    found = alerts_of(states, quiet, {("acme", "warn"): Forecast(ForecastState.COLD_START)})
+    assert {(each.key, each.severity) for each in found} == {
+        ("budget/acme/warn", Severity.TICKET),
+        ("budget/acme/degraded", Severity.TICKET),
+        ("budget/acme/exhausted", Severity.PAGE),
+    }
+    burning = {("acme", "ttft"): (rule(BurnState.QUIET), rule(BurnState.BURNING, "ticket"))}
+    (burns,) = alerts_of([], burning, {})
+    assert (burns.key, burns.severity) == ("burn/acme/ttft", Severity.TICKET)
+    assert "33 times" in burns.body
+
+
+def test_a_budget_that_will_soon_be_gone_is_told_before() -> None:
+    def of(*hours: float | None) -> Forecast:
+        return Forecast(ForecastState.FORECAST, Band(1, 2, 3), Exhaustion(*hours))
+
+    key = ("acme", "ttft")
+    (soon,) = alerts_of([], {}, {key: of(20.0, 31.0, None)})
+    assert soon.title == "acme: the error budget of ttft will be gone in about 31 h"
+    assert "20 h or not at all this period" in soon.body
+    assert alerts_of([], {}, {key: of(50.0, 100.0, None)}) == []
+    assert alerts_of([], {}, {key: of(50.0, None, None)}) == []
+    gone = BudgetState("acme", "ttft", 1.0, health=BudgetHealth.EXHAUSTED)
+    assert [each.key for each in alerts_of([gone], {}, {key: of(0.0, 0.0, 0.0)})] == ["budget/acme/ttft"]
