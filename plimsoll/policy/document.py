@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from plimsoll.errors import Fault, PolicyError, UnitError, UsageError
+from plimsoll.errors import Fault, PolicyError, UsageError
 from plimsoll.policy import presets
 from plimsoll.policy.alertrules import read_alerts
 from plimsoll.policy.budgetrules import read_budget
@@ -22,23 +22,22 @@ from plimsoll.policy.policy import (
     RequestClass,
     RoutingRule,
     Scheduling,
-    Service,
     Timeouts,
     Trigger,
-    UpstreamTrust,
 )
-from plimsoll.policy.pools import VARIABLE, ProfileCheck, read_pools
+from plimsoll.policy.pools import ProfileCheck, read_pools
 from plimsoll.policy.section import Faults, Section, compose
-from plimsoll.policy.tenants import read_tenants, read_timezone
+from plimsoll.policy.servicerules import read_service
+from plimsoll.policy.tenants import read_tenants
 from plimsoll.policy.tiers import read_name, read_tiers
-from plimsoll.units import parse_duration, parse_size
+from plimsoll.units import parse_size
 
 VERSION: Final = 1
 """Of the document's format: the number behind its `plimsoll:` key."""
 _LARGEST: Final = 16 * 1024 * 1024
 """Bytes; a policy of ten thousand tenants has two million."""
 
-_SERVICE, _TRIGGER, _SCHEDULING = Service(), Trigger(), Scheduling()
+_TRIGGER, _SCHEDULING = Trigger(), Scheduling()
 _GATEWAY, _TIMEOUTS, _CLASS = GatewayRules(), Timeouts(), RequestClass("")
 
 
@@ -101,10 +100,8 @@ def examine(text: str, profile_check: ProfileCheck | None = None) -> Examination
 def known_keys() -> list[str]:
     """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
     faults = Faults()
-    whole = (
-        "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {}}]\npools: [{}]\nbudget: {exceptions: [{}]}\n"
-        "alerts: {channels: [{}]}\n"
-    )
+    whole = "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {}}]\npools: [{}]\n"
+    whole += "budget: {exceptions: [{}]}\nalerts: {channels: [{}]}\n"
     whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\n"
     top = compose(whole, faults)
     if top is not None:
@@ -115,7 +112,7 @@ def known_keys() -> list[str]:
 def _read(top: Section, version: str, profile_check: ProfileCheck | None = None) -> Policy:
     if top.required("plimsoll") and top.whole("plimsoll", VERSION) != VERSION:
         top.fault("plimsoll", f"this Plimsoll reads version {VERSION} of the document")
-    service = _read_service(top)
+    service = read_service(top)
     tiers = read_tiers(top, service)
     tenants = read_tenants(top, tiers)
     policy = Policy(
@@ -132,58 +129,6 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
     )
     top.done()
     return policy
-
-
-def _read_service(top: Section) -> Service:
-    section = top.section("service")
-    if section is None:
-        return Service()
-    service = Service(
-        timezone=read_timezone(section, _SERVICE.timezone),
-        period=_read_period(section),
-        shared_pool=section.ratio("shared_pool", _SERVICE.shared_pool),
-        upstream_time=section.choice("upstream_time", UpstreamTrust, UpstreamTrust.NONE),
-        upstream_secrets=_read_secrets(section),
-        upstream_window=section.duration("upstream_window", _SERVICE.upstream_window),
-        judge_non_streaming=section.flag("judge_non_streaming", _SERVICE.judge_non_streaming),
-        censored_limit=section.ratio("censored_limit", _SERVICE.censored_limit, above=Fraction(0)),
-    )
-    section.done()
-    signed = service.upstream_time in (UpstreamTrust.SIGNED, UpstreamTrust.MEASURED)
-    if signed and not service.upstream_secrets and not section.has("upstream_secrets"):
-        hint = "for example [PLIMSOLL_UPSTREAM_SECRET] or [/etc/plimsoll/upstream.secret]"
-        section.fault("upstream_time", f"{service.upstream_time.value} needs upstream_secrets", hint)
-    if not Fraction(15, 100) <= service.shared_pool <= Fraction(25, 100):
-        section.fault("shared_pool", "must be from 15% to 25%")
-    return service
-
-
-def _read_secrets(section: Section) -> tuple[str, ...]:
-    """Where the secrets are, never the secrets: the document is copied into data directories and read by many."""
-    names = []
-    for i, (text, line) in enumerate(section.texts("upstream_secrets")):
-        if "/" in text or VARIABLE.fullmatch(text):
-            names.append(text)
-        else:
-            wrong = "must name an environment variable or a file (with a slash in it), not be the secret itself"
-            section.faults.add(f"{section.at('upstream_secrets')}[{i}]", line, wrong)
-    return tuple(names)
-
-
-def _read_period(section: Section) -> str:
-    """`month`, or a rolling window of whole days as "30d"."""
-    text = section.text("period", _SERVICE.period)
-    if text == "month":
-        return text
-    try:
-        seconds = parse_duration(text)
-    except UnitError:
-        section.fault("period", f"{text!r} is neither month nor a rolling window", "for example month or 30d")
-        return _SERVICE.period
-    if seconds < 86_400 or seconds % 86_400 or seconds > 366 * 86_400:
-        section.fault("period", "a rolling window has whole days, from 1d to 366d")
-        return _SERVICE.period
-    return f"{int(seconds // 86_400)}d"
 
 
 def _read_degradation(top: Section, pools: tuple[Pool, ...]) -> Degradation:
