@@ -23,27 +23,14 @@ GOVERNOR = (
     "lifecycle limits months placing pool prefill prefixes promises queueing register replicas request routing "
     "saturation settlement slotline tenants tiers timers turns upkeep"
 )
+SIM = (
+    "agenda batch disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate job kvcache kvtiers "
+    "replica simulation speculation stepbatch steplog stepping"
+)
 HOT = [
     *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),
-    "plimsoll/engine/steptime.py",
-    *(
-        f"plimsoll/sim/{name}.py"
-        for name in (
-            "agenda",
-            "batch",
-            "enginequeue",
-            "fitting",
-            "fleet",
-            "flight",
-            "gaps",
-            "gaptally",
-            "job",
-            "kvcache",
-            "replica",
-            "simulation",
-            "steplog",
-        )
-    ),
+    *(f"plimsoll/engine/{name}.py" for name in ("experts", "grids", "steptime")),
+    *(f"plimsoll/sim/{name}.py" for name in SIM.split()),
     "plimsoll/slo/charge.py",
     "plimsoll/slo/sli.py",
     "plimsoll/slo/timing.py",

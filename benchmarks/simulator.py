@@ -182,16 +182,16 @@ def run_service(workload: Workload, rules: Policy, settled: Callable[[Settle], N
     simulation = Simulation(rules, {PROFILE: profiles.load(PROFILE)}, workload.arrivals(1), settled)
     simulation.run()
     cpu = time.process_time() - began
-    replicas = simulation.fleet.replicas
-    queries = sum(replica.batch.prefix_queries for replica in replicas)
+    counts = [replica.counts() for replica in simulation.fleet.replicas]
+    queries = sum(one.prefix_queries for one in counts)
     return {
         "requests": simulation.num_arrived,
         "cpu_s": cpu,
         "requests_per_cpu_s": simulation.num_arrived / cpu,
         "us_per_request": 1e6 * cpu / simulation.num_arrived,
-        "prefix_hits": sum(replica.batch.prefix_hits for replica in replicas) / max(1, queries),
-        "preemptions": sum(replica.batch.num_preemptions for replica in replicas),
-        "steps": sum(replica.batch.num_steps for replica in replicas),
+        "prefix_hits": sum(one.prefix_hits for one in counts) / max(1, queries),
+        "preemptions": sum(one.num_preemptions for one in counts),
+        "steps": sum(one.num_steps for one in counts),
         "simulated_s": simulation.now - simulation.start_at,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }

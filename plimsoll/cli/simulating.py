@@ -103,9 +103,9 @@ def _records(
 
 def _replica(simulation: Simulation, number: int) -> ReplicaSummary:
     replica = simulation.fleet.replicas[number]
-    batch = replica.batch
-    hits = batch.prefix_hits / batch.prefix_queries if batch.prefix_queries else None
-    return ReplicaSummary(replica.name, batch.num_steps, batch.num_preemptions, hits)
+    counts = replica.counts()
+    hits = counts.prefix_hits / counts.prefix_queries if counts.prefix_queries else None
+    return ReplicaSummary(replica.name, counts.num_steps, counts.num_preemptions, hits)
 
 
 def never() -> bool:

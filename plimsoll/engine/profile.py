@@ -2,6 +2,18 @@
 
 from msgspec import Struct
 
+from plimsoll.engine.features import (
+    ColdStart,
+    Disaggregation,
+    KvTiers,
+    Lora,
+    MixtureOfExperts,
+    Precision,
+    Rounds,
+    Speculation,
+    Tables,
+)
+
 
 class StepCoefficients(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds of a step: max(a + e·T, b·T + c) + d + f·B + g·ctx + pw·PW + kp·KP; `steptime.py` tells the symbols."""
@@ -38,3 +50,13 @@ class EngineProfile(Struct, frozen=True, forbid_unknown_fields=True):
     engine: str = "vllm"  # whose metric names and error texts an emulated replica speaks
     priority_scheduling: bool = False  # vLLM's --scheduling-policy priority; lower numbers go first
     reserve_prompt: bool = True  # admit only where the whole prompt fits, not its first chunk (vLLM >= 0.19)
+    engine_version: str = ""  # whose host overhead host_factor and host_per_sequence are
+    tables: Tables | None = None
+    precision: Precision | None = None
+    moe: MixtureOfExperts | None = None
+    cold_start: ColdStart | None = None
+    lora: Lora | None = None
+    kv_tiers: KvTiers | None = None
+    speculation: Speculation | None = None
+    rounds: Rounds | None = None
+    disaggregation: Disaggregation | None = None

@@ -109,7 +109,7 @@ class Batch:
         self.kv.leave(job.id, own)
         self.kv.free(job.extents, 0)
         job.kept = len(job.extents)
-        job.extents, job.shared, job.computed = [], 0, 0
+        job.extents, job.shared, job.computed, job.loaded = [], 0, 0, 0
         job.target = job.prompt_tokens + job.generated
         job.state = WAITING
         job.num_preemptions += 1
@@ -138,8 +138,11 @@ class Batch:
         for extent in found:
             hits += extent.num_blocks
             unused += extent.num_blocks if extent.refs == 0 else 0
-        chunk = min(budget, job.target - hits * block)
-        end = hits * block + chunk
+        done = hits * block
+        if job.loaded_from <= done < job.loaded:
+            done = job.loaded
+        chunk = min(budget, job.target - done)
+        end = done + chunk
         if blocks_for(job.target if self._reserve_prompt else end, block) - hits + unused > kv.num_free:
             return False
         kv.take(found)
@@ -148,8 +151,8 @@ class Batch:
         else:
             kv.forget(job.id)
         kv.allocate(blocks_for(end, block) - hits)
-        self._note_hits(job, hits * block)
-        job.extents, job.shared, job.computed = found, hits - own, hits * block
+        self._note_hits(job, done)
+        job.extents, job.shared, job.computed = found, hits - own, done
         self._take_chunk(job, chunk)
         return True
 
@@ -173,6 +176,15 @@ class Batch:
         for index in range(len(job.extents), min(tokens // job.hash_tokens, len(job.hashes))):
             job.extents.append(self.kv.publish(job.hashes[index], num_blocks))
             job.shared += num_blocks
+
+    def prompt_work(self) -> tuple[int, float, float]:
+        """Of the prompts in the step that runs now: tokens, PW and KP (`engine/steptime.py`)."""
+        tokens, work, history = 0, 0.0, 0
+        for job in self.prefills:
+            tokens += job.chunk
+            work += job.chunk * (job.computed + job.chunk / 2)
+            history += job.chunk * job.computed
+        return tokens, work, history / tokens
 
     # Coming and going.
 

@@ -8,17 +8,21 @@ from plimsoll.errors import ProfileError
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.agenda import REPLICA, Agenda
-from plimsoll.sim.gaptally import GapTally, all_thresholds
+from plimsoll.sim.engine import Engine
+from plimsoll.sim.engines import engine_for
+from plimsoll.sim.gaptally import all_thresholds
 from plimsoll.sim.job import Job, Output
-from plimsoll.sim.replica import Replica
 from plimsoll.slo.sli import itl_thresholds
 
 
 class Fleet:
     """All replicas, by number and by name. Raises ProfileError where a pool names no profile that is at hand."""
 
-    def __init__(self, policy: Policy, profiles: Mapping[str, EngineProfile], agenda: Agenda) -> None:
-        self.replicas: list[Replica] = []
+    def __init__(
+        self, policy: Policy, profiles: Mapping[str, EngineProfile], agenda: Agenda, start_at: float = -inf
+    ) -> None:
+        self.replicas: list[Engine] = []
+        self.adapters: list[tuple[str, ...]] = []  # by number: names of models that are LoRA adapters there
         self.numbers: dict[str, int] = {}
         self.profiles: list[EngineProfile] = []
         self._agenda = agenda
@@ -32,7 +36,8 @@ class Fleet:
             for name in pool.replicas:
                 self.numbers[name] = len(self.replicas)
                 self.profiles.append(profiles[pool.profile])
-                self.replicas.append(Replica(profiles[pool.profile], name, GapTally(known)))
+                self.replicas.append(engine_for(profiles[pool.profile], name, start_at, known))
+                self.adapters.append(pool.adapters)
         self._armed = [inf] * len(self.replicas)
         self._stamps = [0] * len(self.replicas)
 

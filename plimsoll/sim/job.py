@@ -35,6 +35,12 @@ class Job:
         self.hash_tokens = hash_tokens
         self.priority = 0
         self.mark = 0  # tell OUTGROWN when the output passes so many tokens, and at each doubling; 0: never
+        self.tenant = ""  # its class of requests, where acceptance of guesses depends on it
+        self.adapter = ""  # LoRA adapter; "": the model itself
+        self.dice = 0  # key of its random numbers, where its engine throws any
+        self.loaded_from = 0  # tokens of the prompt whose KV comes from outside: from here
+        self.loaded = 0  # up to here; whole blocks, but for a prompt's last ones
+        self.engine = -1  # which decode engine of a disaggregated replica it is on or bound for
         self.cached_tokens = 0  # prompt tokens found in the prefix cache when first scheduled
         self.num_preemptions = 0
         self.first_token_at = 0.0
@@ -52,6 +58,9 @@ class Job:
         self.shared = 0  # blocks in `extents`
         self.kept = 0  # how many extents it had when it was preempted
         self.earlier: list[TokenRun] = []  # gaps up to its last preemption, and across it
+        self.held = 0  # blocks that it has, where they are counted one by one
+        self.guesses = 0  # of a draft, in the step that runs now
+        self.num_verified = 0  # steps that verified guesses of it
         # Notes of `gaptally.py`.
         self.thresholds: tuple[int, ...] = ()  # which of the tally's concern it, set by who submits it
         self.marks: list[list[object]] = []  # the tally when it began to decode, and where its position class changed

@@ -15,13 +15,14 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.sim.batch import Batch
+from plimsoll.sim.engine import Counts, Engine
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, OUTGROWN, PREEMPTED, RESUMED, Job, Output
 from plimsoll.sim.steplog import StepLog
 from plimsoll.slo.measured import Timing, TokenRun
 
 
-class Replica:
+class Replica(Engine):
     """A serving engine with `profile`. Instants are on the caller's clock and never go back.
 
     Token gaps are noted in `log`: as runs unless a `GapTally` is given, which counts them for all jobs at once.
@@ -31,6 +32,7 @@ class Replica:
         self.profile = profile
         self.name = name
         self.batch = Batch(profile)
+        self.kv = self.batch.kv
         self._steps = StepTime(profile)
         self._log = StepLog() if log is None else log
         self._jobs: dict[int, Job] = {}
@@ -112,6 +114,11 @@ class Replica:
         """Tokens that a job has produced by the last step that ended."""
         return job.generated + (self.batch.num_steps - job.since if job.state == DECODE else 0)
 
+    def counts(self) -> Counts:
+        """What it has done so far."""
+        batch = self.batch
+        return Counts(batch.num_steps, batch.num_preemptions, batch.prefix_queries, batch.prefix_hits)
+
     def report(self, at: float) -> ReplicaReport:
         """What it would say of itself: the state after the last step that ended by `at`. Call `advance(at)` before."""
         batch = self.batch
@@ -142,19 +149,14 @@ class Replica:
             self._log.prune(min([job.since for job in batch.decoding.values()], default=batch.num_steps))
         num_seqs = len(batch.decoding)
         if batch.prefills:
-            self._gap = self._mixed_step(num_seqs)
+            tokens, work, history = batch.prompt_work()
+            self._gap = self._steps.mixed(tokens, len(batch.prefills), num_seqs, batch.context, work, history)
             return
-        self._gap, self._growth = self._steps.decode(num_seqs, batch.context), self._steps.growth(num_seqs)
+        self._gap, self._growth = (
+            self._steps.decode(num_seqs, batch.context),
+            self._steps.growth(num_seqs, batch.context),
+        )
         self._steady = not preempted  # after a preemption the waiting were not asked
-
-    def _mixed_step(self, num_seqs: int) -> float:
-        tokens, work, history = 0, 0.0, 0
-        for job in self.batch.prefills:
-            tokens += job.chunk
-            work += job.chunk * (job.computed + job.chunk / 2)
-            history += job.chunk * job.computed
-        num_prefills = len(self.batch.prefills)
-        return self._steps.mixed(tokens, num_prefills, num_seqs, self.batch.context, work, history / tokens)
 
     def _ends_at(self, num: int) -> float:
         """When the `num`-th step from the one that runs now on ends, in a steady run."""
@@ -209,7 +211,7 @@ class Replica:
         return num
 
     def _last_of_run(self) -> int:
-        """Number of the step with which the steady run ends: a job finishes, or blocks run out after it."""
+        """Number of the step that ends the steady run: a job finishes, blocks run out after it, or steps change."""
         if self._run_end:
             return self._run_end
         while not self._still_due(self._due[0]):
@@ -217,8 +219,8 @@ class Replica:
         batch, finish = self.batch, self._due[0][0]
         if batch.blocks_needed(batch.num_steps + 2, finish - batch.num_steps - 1) > batch.kv.num_free:
             finish = batch.last_with_blocks()
-        self._run_end = finish
-        return finish
+        self._run_end = min(finish, batch.num_steps + self._steps.steps_alike(len(batch.decoding), batch.context))
+        return self._run_end
 
     # What steps bring.
 

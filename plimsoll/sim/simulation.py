@@ -39,6 +39,7 @@ EPOCH: Final = 1_767_571_200.0
 _COMPLETED: Final = Outcome.COMPLETED
 _DONE: Final = Reason.DONE
 _NO_PHASE: Final = Phase.NONE
+_MICROSECONDS: Final = 1e6
 
 
 class Simulation:
@@ -65,7 +66,7 @@ class Simulation:
         self._settled = settled
         self._seen = seen
         self._agenda = Agenda()
-        self.fleet = Fleet(policy, profiles, self._agenda)
+        self.fleet = Fleet(policy, profiles, self._agenda, start_at)
         self._flights: dict[int, Flight] = {}
         self._events: deque[Event] = deque()  # those that follow from the one in hand
         self._handling = False
@@ -220,6 +221,9 @@ class Simulation:
             whole_blocks(arrival.hash_tokens, self.fleet.profiles[number]),
         )
         job.thresholds = self.fleet.thresholds.get(flight.tier, ())
+        job.tenant = arrival.tenant
+        job.adapter = arrival.model if arrival.model in self.fleet.adapters[number] else ""
+        job.dice = int(arrival.at * _MICROSECONDS)  # differs from seed to seed
         job.priority = decision.priority or 0
         job.mark = decision.reserved_output_tokens
         try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.engine import profiles
+from plimsoll.engine import profilerules, profiles
 from plimsoll.errors import ProfileError
 
 SOUND = """
@@ -68,3 +68,73 @@ def test_unknown_name_lists_the_known() -> None:
         profiles.load("/nowhere/h100.yaml")
     with pytest.raises(ProfileError, match=r"must end in \.yaml"):
         profiles.load("./h100")
+
+
+FEATURES = """
+precision: {source: s, name: fp8, factor: 0.6}
+cold_start: {source: s, seconds: 40, asleep_after: 600}
+lora: {source: s, slots: 4, load_time: 0.3}
+rounds: {source: s, steps: 8, early_cut: true}
+speculation: {source: s, draft_tokens: 2, acceptance: {default: [0.6, 0.3]}, draft_time: 0.001}
+moe:
+  {source: s, num_ranks: 8, experts_per_token: 8, expert_share: 0.6, skew: [[512, 1], [2048, 1.2]], router: wait_aware,
+   num_layers: 48, topology: across, inside: {base: 1e-5, per_token: 1e-8}, across: {base: 1e-4, per_token: 1e-7}}
+kv_tiers:
+  source: s
+  bytes_per_token: 131072
+  eviction: segmented
+  prewarm_every: 1
+  tiers:
+    - {name: dram, capacity: 1e11, read_bandwidth: 2e10, write_bandwidth: 2e10}
+    - {name: nvme, capacity: 1e12, read_bandwidth: 7e9, write_bandwidth: 5e9, latency: 8e-5}
+tables: {source: s, decode: {num_seqs: [1, 8], context: [0, 100], seconds: [[0.01, 0.02], [0.02, 0.04]]}}
+"""
+
+
+def test_features_are_read_and_off_by_default() -> None:
+    plain, full = profiles.parse(SOUND, "here"), profiles.parse(SOUND + FEATURES, "here")
+    for name in profilerules.FEATURES:
+        assert getattr(plain, name) is None
+        assert (getattr(full, name) is None) == (name == "disaggregation")
+    pair = "disaggregation: {source: s, prefill_replicas: 1, decode_replicas: 2, bytes_per_token: 1e5, bandwidth: 1e10}"
+    assert profiles.parse(SOUND + pair, "here").disaggregation
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("source: s, name: fp8", "name: fp8", "missing required field `source`"),
+        ("source: s, name: fp8", 'source: "", name: fp8', "precision.source is empty"),
+        ("factor: 0.6", "factor: 0", "precision.factor is 0.0: must be positive"),
+        ("seconds: 40", "seconds: -1", "cold_start.seconds is -1.0"),
+        ("slots: 4", "slots: 0", "lora.slots is 0"),
+        ("steps: 8", "steps: 0", "rounds.steps is 0"),
+        ("default: [0.6, 0.3]", "acme: [0.6, 0.3]", "no default"),
+        ("[0.6, 0.3]", "[0.3, 0.6]", "speculation.acceptance.default grows"),
+        ("[0.6, 0.3]", "[60, 30]", "chances lie between 0 and 1"),
+        ("[0.6, 0.3]", "[0.6]", "tells 1 positions of 2"),
+        ("draft_tokens: 2", "draft_tokens: 9", "exceed max_batched_tokens"),
+        ("expert_share: 0.6", "expert_share: 60", "moe.expert_share is 60"),
+        ("[[512, 1], [2048, 1.2]]", "[[512, 1], [256, 1.2]]", "moe.skew: tokens must grow"),
+        ("[2048, 1.2]", "[2048, -1]", "moe.skew: factors must be positive"),
+        ("router: wait_aware", "router: best", "Invalid enum value 'best'"),
+        ("across: {base: 1e-4", "across: {base: -1", "moe.across.base is -1"),
+        ("capacity: 1e11", "capacity: 0", "kv_tiers.tiers[0].capacity is 0"),
+        ("latency: 8e-5", "latency: .nan", "kv_tiers.tiers[1].latency is nan"),
+        ("eviction: segmented", "protected_ratio: 80", "kv_tiers.protected_ratio is 80"),
+        ("tables:", "prefix_caching: false\ntables:", "kv_tiers need prefix_caching"),
+        ("context: [0, 100]", "context: [100, 0]", "tables.decode.context: at least two points that grow"),
+        ("seconds: [[0.01, 0.02]", "seconds: [[0.01]", "2 rows of 2 are needed"),
+        ("seconds: [[0.01, 0.02]", "seconds: [[0.02, 0.01]", "more context cannot be faster"),
+        ("seconds: [[0.01, 0.02]", "seconds: [[0, 0.01]", "every step takes time"),
+        ("tables: {source: s, d", "tables: {source: s, mixed: {tokens: [1], seconds: [1]}, d", "tables.mixed.tokens"),
+        ("tables:", "disaggregation: {source: s, prefill_replicas: 1, decode_replicas: 2, bytes_per_token: 1, "
+         "bandwidth: 1}\ntables:", "rounds and disaggregation"),
+    ],
+)  # fmt: skip
+def test_faults_of_features_name_place_and_rule(old: str, new: str, told: str) -> None:
+    text = SOUND + FEATURES
+    assert old in text
+    with pytest.raises(ProfileError) as raised:
+        profiles.parse(text.replace(old, new), "here")
+    assert told in str(raised.value)

@@ -32,7 +32,7 @@ def test_everybody_who_came_is_settled_once(seed: int, rules: str, patience: flo
     assert run.num_open == 0
     snapshot = run.governor.snapshot(run.now)
     assert all(replica.reserved == 0 for pool in snapshot.pools for replica in pool.replicas)
-    assert all(replica.batch.kv.num_free == replica.profile.num_blocks for replica in run.fleet.replicas)
+    assert all(replica.report(run.now).kv_usage == 0.0 for replica in run.fleet.replicas)
 
 
 def test_a_lone_request_takes_what_the_model_says() -> None:
@@ -52,7 +52,7 @@ def test_a_client_out_of_patience_aborts_and_frees_its_place() -> None:
     assert (first.outcome, first.reason) == (Outcome.ABORTED, Reason.CLIENT_LEFT)
     assert first.finished_at == EPOCH + 0.5
     assert 10 < first.output_tokens < 60
-    assert run.fleet.replicas[0].batch.kv.num_free == PROFILES[PROFILE].num_blocks
+    assert run.fleet.replicas[0].report(run.now).kv_usage == 0.0
 
 
 def test_prompts_that_no_engine_could_hold_are_refused_with_numbers() -> None:

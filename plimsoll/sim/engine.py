@@ -1,0 +1,76 @@
+"""What every form of simulated engine does, whatever is inside."""
+
+from typing import NamedTuple
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.governor.events import ReplicaReport
+from plimsoll.sim.job import Job, Output
+from plimsoll.sim.kvcache import KvCache
+from plimsoll.slo.measured import Timing, TokenRun
+
+
+class Counts(NamedTuple):
+    """What an engine has done so far."""
+
+    num_steps: int  # ended ones
+    num_preemptions: int
+    prefix_queries: int  # prompt tokens looked up in the prefix cache
+    prefix_hits: int  # of these, found
+
+
+class Engine:
+    """`advance(until)` comes before every `submit(at, job)` or `cancel(id)`. Instants never go back."""
+
+    profile: EngineProfile
+    name: str
+    kv: KvCache  # of those that have one of their own, as
+    _jobs: dict[int, Job]  # what they hold, by id
+
+    @property
+    def num_jobs(self) -> int:
+        """Jobs that it holds, waiting or running."""
+        return len(self._jobs)
+
+    def submit(self, at: float, job: Job) -> None:
+        """Hand a job over. Raises ProfileError where the engine could never hold it."""
+        raise NotImplementedError
+
+    def cancel(self, job_id: int) -> bool:
+        """Drop a job at the instant last advanced to; False where it is not here."""
+        raise NotImplementedError
+
+    def next_at(self) -> float:
+        """When something will next be told, if nothing is submitted or cancelled before; inf when idle."""
+        raise NotImplementedError
+
+    def step_ends_at(self) -> float:
+        """When something next ends inside; inf when idle."""
+        raise NotImplementedError
+
+    def advance(self, until: float) -> list[Output]:
+        """What happened up to an instant, in order."""
+        raise NotImplementedError
+
+    def runs(self, job: Job) -> list[TokenRun]:
+        """The gaps after the first token of a job so far; once it has FINISHED, ask before the engine moves on."""
+        raise NotImplementedError
+
+    def timing(self, job: Job, tokens: int) -> Timing:
+        """What a client saw of a job's output tokens (> 0) so far."""
+        raise NotImplementedError
+
+    def output_so_far(self, job: Job) -> int:
+        """Tokens that a job has produced by the last step that ended."""
+        raise NotImplementedError
+
+    def resident(self, job: Job) -> int:
+        """How many of a job's prefix hashes would be found in HBM now."""
+        return len(self.kv.match(job.hashes, (job.prompt_tokens - 1) // job.hash_tokens))
+
+    def counts(self) -> Counts:
+        """What it has done so far."""
+        raise NotImplementedError
+
+    def report(self, at: float) -> ReplicaReport:
+        """What it would say of itself. Call `advance(at)` before."""
+        raise NotImplementedError

@@ -1,0 +1,40 @@
+"""Which form of engine a profile needs: plain where it can be, stepping or gated or in parts where it must."""
+
+from math import inf
+
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.sim.disaggregated import DisaggregatedReplica
+from plimsoll.sim.engine import Engine
+from plimsoll.sim.gaptally import GapTally
+from plimsoll.sim.gate import GatedReplica
+from plimsoll.sim.replica import Replica
+from plimsoll.sim.stepping import SteppingReplica
+
+
+def engine_for(
+    profile: EngineProfile, name: str, start_at: float = -inf, thresholds: list[float] | None = None
+) -> Engine:
+    """An engine of that profile, started at `start_at` (long ago: warm).
+
+    Where `thresholds` of token gaps are given, gaps are counted (`gaptally.py`) and `runs` may not be asked for.
+    """
+    parts = profile.disaggregation
+    if parts is None:
+        return _single(profile, name, start_at, thresholds)
+    return DisaggregatedReplica(
+        profile,
+        parts,
+        name,
+        [_single(profile, name, start_at, thresholds) for _ in range(parts.prefill_replicas)],
+        [_single(profile, name, start_at, thresholds) for _ in range(parts.decode_replicas)],
+    )
+
+
+def _single(profile: EngineProfile, name: str, start_at: float, thresholds: list[float] | None) -> Engine:
+    engine: Engine
+    if profile.speculation is not None or profile.rounds is not None:
+        engine = SteppingReplica(profile, name, thresholds)
+    else:
+        engine = Replica(profile, name, None if thresholds is None else GapTally(thresholds))
+    gated = profile.cold_start is not None or profile.lora is not None or profile.kv_tiers is not None
+    return GatedReplica(profile, engine, start_at) if gated else engine
