@@ -1,0 +1,229 @@
+"""Root causes: each candidate weighed by how much of the excess it explains and how clearly its own signal shows.
+
+likelihood = share of the excess in the parts that this cause lengthens × strength of the signal that only it gives.
+A cause whose signal is missing from the log (an engine's own metrics, say) is not accused: its absence is told.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from plimsoll.diagnosis.crowding import Crowding
+from plimsoll.diagnosis.excess import Excess
+from plimsoll.diagnosis.remedies import REMEDIES, CauseKind
+from plimsoll.diagnosis.signals import ReplicaSignal, Signals, TenantSignal
+from plimsoll.diagnosis.timeparts import Part
+
+ACCUSE: Final = 0.3
+"""Likelihood below which nothing is named as the cause."""
+SLOWER: Final = 1.25
+"""A pace so many times another one is slower."""
+_WAITING: Final = (Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.KV_PRESSURE)
+_SHARED: Final = (*_WAITING, Part.OTHERS_PREFILL)
+
+
+class Cause(Struct, frozen=True):
+    """A root cause, with what speaks for and against it. `subject` is a tenant's or replica's name, or empty."""
+
+    kind: CauseKind
+    subject: str
+    likelihood: float
+    evidence: tuple[str, ...]
+    against: tuple[str, ...]
+    remedy: str
+    try_it: str
+
+
+class Case(Struct, frozen=True):
+    """All that the candidates look at. `victim` is the tenant that is slow; empty: the whole service."""
+
+    victim: str
+    excess: Excess
+    crowding: Crowding
+    signals: Signals
+    by_replica: dict[str, float]  # share of the slow requests that each replica served
+    culprits: dict[str, float]  # share of the slow requests' extra waiting for others, by tenant
+    upstream_share: float
+    failed_share: float  # of the bad requests, those that an engine failed
+
+
+Found = tuple[float, tuple[str, ...], tuple[str, ...]]
+"""Likelihood, evidence, counter-evidence."""
+
+
+def causes(case: Case) -> tuple[Cause, ...]:
+    """Those worth naming, the likeliest first."""
+    found = [cause for weigh in _CANDIDATES for cause in weigh(case)]
+    named = [cause for cause in found if cause.likelihood >= ACCUSE]
+    return tuple(sorted(named, key=lambda cause: (-cause.likelihood, cause.kind, cause.subject)))
+
+
+def _cause(kind: CauseKind, subject: str, found: Found) -> Cause:
+    remedy, try_it = REMEDIES[kind]
+    return Cause(kind, subject, round(min(1.0, found[0]), 3), found[1], found[2], remedy, try_it)
+
+
+# --- other tenants ---------------------------------------------------------------------------------------------------
+
+
+def _neighbours(case: Case) -> Iterable[Cause]:
+    waited = case.excess.share(*_SHARED)
+    for name, share in case.culprits.items():
+        signal = case.signals.tenant(name)
+        if name == case.victim or signal is None or share * waited < ACCUSE / 2:
+            continue
+        told = (
+            f"{share:.0%} of the extra waiting was behind {name}'s requests",
+            f"waiting and others' prompts are {waited:.0%} of what slow requests took longer",
+        )
+        grew = _growth(signal)
+        kind = CauseKind.NEIGHBOUR_LONG_PROMPTS if _has_longer_prompts(signal) else CauseKind.NEIGHBOUR_SURGE
+        strength = min(1.0, 0.55 + 0.45 * grew[0]) if case.victim else grew[0]
+        yield _cause(kind, name, (waited * min(1.0, share / 0.6) * strength, (*told, *grew[1]), grew[2]))
+
+
+def _growth(signal: TenantSignal) -> Found:
+    """How much more a tenant sends than before: 0 (no more) to 1 (twice or more)."""
+    if signal.appeared:
+        return 1.0, (f"{signal.name} sent next to nothing before",), ()
+    if signal.prompt_rate is None:
+        return 0.0, (), ("the log has no time before to compare with",)
+    told = f"{signal.name} sent {signal.prompt_rate:.1f} times the prompt tokens a second of before"
+    strength = max(0.0, min(1.0, signal.prompt_rate - 1.0))
+    return (strength, (told,), ()) if signal.prompt_rate > 1.2 else (0.0, (), (told,))
+
+
+def _has_longer_prompts(signal: TenantSignal) -> bool:
+    """Whether growth is in length rather than in number."""
+    if signal.prompt is None:
+        return (signal.prompt_during or 0.0) >= 4096
+    return signal.prompt >= 1.5 and (signal.rate is None or signal.prompt > signal.rate)
+
+
+# --- the tenant itself -----------------------------------------------------------------------------------------------
+
+
+def _itself(case: Case) -> Iterable[Cause]:
+    signal = case.signals.tenant(case.victim) if case.victim else None
+    if signal is None:
+        return
+    own = case.culprits.get(case.victim, 0.0)
+    waited, mix = case.excess.share(*_SHARED), case.excess.mix_share
+    if signal.prompt is not None and signal.prompt >= 1.4:
+        share = min(1.0, mix + case.excess.share(Part.OWN_PREFILL) + waited * own)
+        told = f"its prompts are {signal.prompt:.1f} times as long as before"
+        yield _cause(CauseKind.OWN_LONGER_PROMPTS, case.victim, (share, (told, f"length explains {mix:.0%}"), ()))
+    if signal.output is not None and signal.output >= 1.4:
+        told = f"its answers are {signal.output:.1f} times as long as before"
+        yield _cause(CauseKind.OWN_LONGER_ANSWERS, case.victim, (mix, (told, f"length explains {mix:.0%}"), ()))
+    if signal.rate is not None and signal.rate >= 1.5 and own > 0.0:
+        share = waited * min(1.0, own / 0.6) * min(1.0, signal.rate - 1.0)
+        told = f"it sends {signal.rate:.1f} times the requests of before, and {own:.0%} of the waiting is for itself"
+        yield _cause(CauseKind.OWN_SURGE, case.victim, (share, (told,), ()))
+
+
+# --- engines ---------------------------------------------------------------------------------------------------------
+
+
+def _pressure(case: Case) -> Iterable[Cause]:
+    share = case.excess.share(Part.KV_PRESSURE)
+    if share >= ACCUSE:
+        told = f"{share:.0%} of the excess is waiting for KV blocks, or was lost to preemption"
+        yield _cause(CauseKind.KV_EXHAUSTION, "", (min(1.0, 1.3 * share), (told,), ()))
+
+
+def _misses(case: Case) -> Iterable[Cause]:
+    prefill = case.excess.share(Part.OWN_PREFILL, Part.OTHERS_PREFILL, Part.ENGINE_QUEUE, Part.GATEWAY_QUEUE)
+    prefill += case.excess.mix_share
+    for signal in case.signals.tenants:
+        if signal.hits is None or (signal.hits_before or 0.0) < 0.15 or signal.hits > -0.3 * (signal.hits_before or 0):
+            continue
+        lost = -signal.hits / (signal.hits_before or 1.0)
+        told = (
+            f"the prefix cache served {signal.hits_before:.0%} of {signal.name}'s prompt tokens, "
+            f"and {(signal.hits_before or 0.0) + signal.hits:.0%} now"
+        )
+        longer = signal.prompt is not None and signal.prompt >= 1.4
+        against = (f"{signal.name}'s prompts are longer too",) if longer else ()
+        yield _cause(CauseKind.CACHE_MISSES, signal.name, (min(1.0, prefill) * min(1.0, 1.2 * lost), (told,), against))
+
+
+def _replicas(case: Case) -> Iterable[Cause]:
+    for signal in case.signals.replicas:
+        others = [each for each in case.signals.replicas if each.name != signal.name and each.num_during]
+        yield from _slow(case, signal, others)
+        yield from _stalled(case, signal, len(others))
+        if signal.num_during and signal.failed >= max(5, 0.2 * signal.num_during):
+            told = f"{signal.name} failed {signal.failed} of {signal.num_during} requests"
+            yield _cause(CauseKind.REPLICA_FAILED, signal.name, (min(1.0, 1.5 * case.failed_share), (told,), ()))
+        if signal.num_before >= 20 and not signal.num_during and others:
+            told = f"{signal.name} served {signal.num_before} requests before and none since"
+            yield _cause(CauseKind.REPLICA_LOST, signal.name, (max(case.failed_share, case.excess.share(*_SHARED)),
+                                                               (told,), ()))  # fmt: skip
+
+
+def _slow(case: Case, signal: ReplicaSignal, others: list[ReplicaSignal]) -> Iterable[Cause]:
+    pace = signal.pace_during
+    usual = [each.pace_during for each in others if each.pace_during is not None]
+    if pace is None or not usual or pace < SLOWER * max(usual):
+        return
+    share = case.by_replica.get(signal.name, 0.0)
+    told = f"steps of {signal.name} take {pace:.1f} times what the model says, of the others {max(usual):.1f}"
+    fair = 1.0 / (1 + len(others))
+    strength = min(1.0, max(0.0, (share - fair) / max(1e-9, 0.75 - fair)) + 0.3)
+    yield _cause(CauseKind.SLOW_REPLICA, signal.name, (strength, (told, f"{share:.0%} of slow requests ran there"), ()))
+
+
+def _stalled(case: Case, signal: ReplicaSignal, num_others: int) -> Iterable[Cause]:
+    share = case.by_replica.get(signal.name, 0.0)
+    stall = case.excess.share(Part.STALL, Part.UNKNOWN)
+    if num_others and share >= 0.7 and case.excess.share(Part.STALL) >= 0.2:
+        told = f"{share:.0%} of slow requests ran on {signal.name}; {stall:.0%} of the excess is one long silence"
+        yield _cause(CauseKind.STALLED_REPLICA, signal.name, (min(1.0, 1.2 * stall), (told,), ()))
+
+
+def _engines(case: Case) -> Iterable[Cause]:
+    """All replicas slower than they were: one of several causes that only the engines' own metrics tell apart."""
+    pairs = [(r.pace_during, r.pace_before) for r in case.signals.replicas if r.num_during]
+    known = [(during, before) for during, before in pairs if during is not None and before is not None]
+    if not known or not all(during >= SLOWER * before for during, before in known):
+        return
+    worst = max(during / before for during, before in known)
+    share = case.excess.share(Part.DECODE, Part.OWN_PREFILL, *_SHARED)
+    told = f"every replica's steps take up to {worst:.1f} times as long as before"
+    unknown = "precision, experts, drafts, links: the engines' own metrics would tell which, and are not in this log"
+    yield _cause(CauseKind.SLOWER_ENGINES, "", (share, (told,), (unknown,)))
+
+
+# --- outside ---------------------------------------------------------------------------------------------------------
+
+
+def _outside(case: Case) -> Iterable[Cause]:
+    for kind, part, words in (
+        (CauseKind.UPSTREAM, Part.UPSTREAM, "was spent before the request reached us, as its headers say"),
+        (CauseKind.SLOW_CLIENT, Part.CLIENT, "the client did not take what was ready"),
+        (CauseKind.STALLS, Part.STALL, "is one long silence within an answer"),
+        (CauseKind.NETWORK, Part.UNKNOWN, "nothing in the log explains: network, front end of the engine, cold start"),
+    ):
+        share = case.excess.share(part)
+        weight = 0.8 if kind in {CauseKind.NETWORK, CauseKind.STALLS} else 1.2
+        if share >= ACCUSE:
+            yield _cause(kind, "", (min(1.0, weight * share), (f"{share:.0%} of the excess {words}",), ()))
+
+
+def _overload(case: Case) -> Iterable[Cause]:
+    waited = case.excess.share(*_SHARED)
+    load = case.signals.load
+    top = max(case.culprits.values(), default=0.0)
+    if load is not None and load >= 1.2 and waited >= ACCUSE:
+        told = f"{load:.1f} times the tokens a second of before, from several tenants"
+        spread = max(0.0, 1.0 - top)
+        yield _cause(
+            CauseKind.OVERLOAD, "", (waited * min(1.0, load - 1.0 + 0.3) * min(1.0, 1.4 * spread), (told,), ())
+        )
+
+
+_CANDIDATES: Final[tuple[Callable[[Case], Iterable[Cause]], ...]] = (
+    _neighbours, _itself, _pressure, _misses, _replicas, _engines, _outside, _overload,
+)  # fmt: skip

@@ -1,0 +1,207 @@
+"""The three steps: who is crowded out → whose budget burns, since when → which root cause.
+
+Reading order: `diagnose`. It sees rows only, those that live operation wrote; nothing that a simulator knows.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from plimsoll.diagnosis.causes import Case, Cause, causes
+from plimsoll.diagnosis.crowding import Crowding, crowding
+from plimsoll.diagnosis.excess import Excess, excess
+from plimsoll.diagnosis.parts import time_parts
+from plimsoll.diagnosis.shift import Change, changes, slow_for_its_kind
+from plimsoll.diagnosis.signals import Signals, signals
+from plimsoll.diagnosis.timeparts import Part, TimeParts
+from plimsoll.diagnosis.visits import Ints, Visits
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.slo.outcome import Outcome
+
+MIN_BAD: Final = 5
+"""With fewer missed objectives there is no incident to explain."""
+
+
+class Mechanism(StrEnum):
+    """How it came about."""
+
+    NEIGHBOUR = "neighbour interference"
+    COMPUTE = "compute path"
+    SCHEDULING = "scheduling noise"
+    OUTSIDE = "outside"
+    UNKNOWN = "unknown"
+    NONE = "no fault"
+
+
+class Diagnosis(Struct, frozen=True):
+    """What was found about one tenant, or about all (`tenant` empty)."""
+
+    tenant: str
+    num: int
+    num_bad: int
+    since: float | None
+    until: float | None
+    mechanism: Mechanism
+    changes: tuple[Change, ...]
+    excess: Excess
+    crowding: Crowding
+    culprits: dict[str, float]
+    signals: Signals
+    causes: tuple[Cause, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def cause(self) -> Cause | None:
+        """The likeliest root cause; None where none is likely enough to be named."""
+        return self.causes[0] if self.causes else None
+
+
+def diagnose(
+    visits: Visits, profiles: Mapping[str, EngineProfile], tenant: str = "", parts: TimeParts | None = None
+) -> Diagnosis:
+    """What is wrong with the requests of a tenant (of all: ""). `profiles` by pool."""
+    divided = time_parts(visits, profiles) if parts is None else parts
+    mine = np.flatnonzero(visits.tenant.codes == visits.tenant.code(tenant)) if tenant else np.arange(visits.num)
+    bad = visits.broke[mine]
+    found = changes(visits.arrived[mine], bad)
+    slow_changes = found or changes(
+        visits.arrived[mine], slow_for_its_kind(visits.ttft[mine], visits.baseline[mine]) | bad
+    )
+    worse = [change for change in slow_changes if change.worse]
+    since, until = _incident(slow_changes)
+    slow, fine, compared = _compare(visits, mine, since, until)
+    more = excess(visits, divided, slow, fine, compared)
+    signal = _signals(visits, divided, mine, slow, since, until)
+    matrix, culprits = crowding(visits, divided, slow), _culprits(visits, divided, slow, fine)
+    case = Case(
+        tenant,
+        more,
+        matrix,
+        signal,
+        _by_replica(visits, slow),
+        culprits,
+        more.share(Part.UPSTREAM),
+        _failed_share(visits, slow),
+    )
+    is_incident = slow.size >= MIN_BAD and (bool(worse) or bool(bad.sum() >= MIN_BAD))
+    named = causes(case) if is_incident else ()
+    return Diagnosis(
+        tenant=tenant,
+        num=int(mine.size),
+        num_bad=int(bad.sum()),
+        since=since,
+        until=until,
+        mechanism=_mechanism(case) if is_incident else Mechanism.NONE,
+        changes=found or slow_changes,
+        excess=more,
+        crowding=matrix,
+        culprits=culprits,
+        signals=signal,
+        causes=named,
+        notes=tuple(_notes(visits, divided, slow)),
+    )
+
+
+def _incident(found: tuple[Change, ...]) -> tuple[float | None, float | None]:
+    """From the change to the worst stretch, until the next change for the better."""
+    worse = [change for change in found if change.worse]
+    if not worse:
+        return None, None
+    begin = max(worse, key=lambda change: change.after.ratio)
+    after = [change.at for change in found if change.at > begin.at and not change.worse]
+    return begin.at, after[0] if after else None
+
+
+def _compare(visits: Visits, mine: Ints, since: float | None, until: float | None) -> tuple[Ints, Ints, str]:
+    """Slow rows and rows that were fine to compare them with."""
+    arrived = visits.arrived[mine]
+    if since is None:
+        slow = mine[visits.broke[mine]]
+        if slow.size < MIN_BAD:
+            return slow, mine[~visits.broke[mine]], "fine"
+        return slow, mine[~visits.broke[mine] & visits.completed[mine]], "fine"
+    during = (arrived >= since) & (arrived < (np.inf if until is None else until))
+    slow = mine[during & visits.broke[mine]]
+    if slow.size < MIN_BAD:
+        ratio = visits.ttft / np.where(visits.baseline > 0.0, visits.baseline, np.nan)
+        among = mine[during & ~np.isnan(ratio[mine])]
+        slow = among[np.argsort(-ratio[among])[: max(MIN_BAD, among.size // 5)]]
+    before = mine[(arrived < since) & visits.completed[mine] & ~visits.broke[mine]]
+    if before.size >= 3 * MIN_BAD:
+        return slow, before, "before"
+    return slow, mine[~during & visits.completed[mine] & ~visits.broke[mine]], "fine"
+
+
+def _signals(  # noqa: PLR0917 - one time against another
+    visits: Visits, parts: TimeParts, mine: Ints, slow: Ints, since: float | None, until: float | None
+) -> Signals:
+    everything = np.arange(visits.num)
+    if since is None or not slow.size:
+        return signals(visits, parts, np.zeros(0, np.int64), everything, (0.0, 0.0))
+    lead = float(np.nanmax(visits.finished[slow] - visits.arrived[slow])) if slow.size else 0.0
+    begin = max(float(visits.arrived[0]), since - min(lead, 60.0))  # who was there already when it began counts
+    end = float(visits.arrived[-1]) if until is None else until
+    during = everything[(visits.arrived >= begin) & (visits.arrived <= end)]
+    before = everything[visits.arrived < begin]
+    return signals(visits, parts, before, during, (begin - float(visits.arrived[0]), end - begin))
+
+
+def _culprits(visits: Visits, parts: TimeParts, slow: Ints, fine: Ints) -> dict[str, float]:
+    """Each tenant's share of what slow requests waited more, for anybody, than fine ones."""
+    if not slow.size:
+        return {}
+    here = crowding(visits, parts, slow)
+    there = crowding(visits, parts, fine) if fine.size else None
+    more = here.seconds.sum(axis=0) / slow.size
+    usual = dict(zip(there.culprits, there.seconds.sum(axis=0) / fine.size, strict=True)) if there else {}
+    extra = {
+        name: max(0.0, float(value) - float(usual.get(name, 0.0)))
+        for name, value in zip(here.culprits, more, strict=True)
+    }
+    total = sum(extra.values())
+    ranked = sorted(extra.items(), key=lambda item: (-item[1], item[0]))
+    return {name: value / total for name, value in ranked if value > 0.0} if total > 0.0 else {}
+
+
+def _by_replica(visits: Visits, slow: Ints) -> dict[str, float]:
+    counts = np.bincount(visits.replica.codes[slow], minlength=len(visits.replica.names)) if slow.size else []
+    return {name: int(num) / slow.size for name, num in zip(visits.replica.names, counts, strict=False) if name and num}
+
+
+def _failed_share(visits: Visits, slow: Ints) -> float:
+    ends = [visits.outcome.code(end) for end in (Outcome.FAILED, Outcome.INTERRUPTED)]
+    return float(np.isin(visits.outcome.codes[slow], ends).mean()) if slow.size else 0.0
+
+
+def _mechanism(case: Case) -> Mechanism:
+    """One of three, or what is not ours; by where the excess lies and for whom it was waited."""
+    share = case.excess.share
+    waiting = share(Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.KV_PRESSURE)
+    shared = waiting + share(Part.OTHERS_PREFILL)
+    compute = share(Part.OWN_PREFILL, Part.DECODE, Part.STALL, Part.OTHERS_PREFILL) + case.excess.mix_share
+    if share(Part.UPSTREAM, Part.CLIENT) >= 0.5:
+        return Mechanism.OUTSIDE
+    others = max((value for name, value in case.culprits.items() if name != case.victim), default=0.0)
+    if shared >= 0.5 and others >= 0.5 and case.victim:
+        return Mechanism.NEIGHBOUR
+    if compute >= waiting and compute >= share(Part.UNKNOWN):
+        return Mechanism.COMPUTE
+    return Mechanism.SCHEDULING if waiting >= share(Part.UNKNOWN) else Mechanism.UNKNOWN
+
+
+def _notes(visits: Visits, parts: TimeParts, slow: Ints) -> list[str]:
+    notes = []
+    dispatched = slow[~np.isnan(visits.dispatched[slow])]
+    blind = int((~parts.modelled[dispatched]).sum())
+    if blind:
+        notes.append(
+            f"{blind} of {dispatched.size} slow requests ran in pools without an engine profile, or got no token: "
+            "their engine's time is unknown. Give the pool a profile, or make one with plimsoll calibrate."
+        )
+    versions = np.unique(visits.policy_version.codes)
+    if versions.size > 1:
+        notes.append(f"{versions.size} policies held in this window.")
+    return notes

@@ -1,0 +1,186 @@
+"""One replica's rows, and what of their time its engine took, by the step-time model and the batch that they made."""
+
+from typing import Final
+
+import numpy as np
+
+from plimsoll.diagnosis.curves import LinearSum, Running
+from plimsoll.diagnosis.prefills import Prefills, Prompt, arrays
+from plimsoll.diagnosis.timeparts import COLUMN, Part, TimeParts
+from plimsoll.diagnosis.visits import Floats, Ints, Visits
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import StepTime
+
+KV_FULL: Final = 0.9
+"""Share of blocks above which a replica that admits nobody is taken to lack blocks."""
+STALL_FACTOR: Final = 4.0
+"""A gap so many times what its step should have taken is a stall."""
+PACE_OVER: Final = 25
+"""Neighbouring requests whose median pace is taken for the replica's at that time."""
+PACE_MATTERS: Final = 0.1
+"""A pace nearer to 1 than this is an error of the model, not a slower engine."""
+
+
+class ReplicaRows:
+    """The rows of one replica that produced tokens."""
+
+    def __init__(self, visits: Visits, rows: Ints, profile: EngineProfile) -> None:
+        self.visits = visits
+        self.profile = profile
+        self.times = StepTime(profile)
+        self.rows = rows[visits.output[rows] > 0]
+        v, r = visits, self.rows
+        self.dispatched, self.ended = v.dispatched[r], np.fmax(v.ended[r], v.dispatched[r])
+        self.num_gaps = np.maximum(0, v.output[r] - 1).astype(np.float64)
+        self.client = np.nan_to_num(v.client_stall[r])
+        self.first = self._first_tokens()
+        self.span = self.ended - self.first
+        where = np.flatnonzero((self.num_gaps > 0) & (self.span > 0.0))
+        prompt = v.prompt[r].astype(np.float64)
+        slope = self.num_gaps[where] / self.span[where]
+        self.seqs = LinearSum(self.first[where], self.ended[where], 1.0)
+        self.context = LinearSum(self.first[where], self.ended[where], prompt[where], slope)
+        self.answers = LinearSum(self.first[where], self.ended[where], 0.0, slope)
+        self.own_tokens = prompt - np.maximum(0, v.cached[r])
+
+    def fill(self, found: TimeParts) -> None:
+        """Write the parts of these rows into the arrays of all."""
+        if not self.rows.size:
+            return
+        pace = np.ones(self.rows.size)
+        prompts, prefills, decode, longer, gap = self._divide(pace)
+        pace = self._pace(decode, longer, gap)
+        if (np.abs(pace - 1.0) > PACE_MATTERS).any():
+            pace = np.where(np.abs(pace - 1.0) > PACE_MATTERS, pace, 1.0)
+            prompts, prefills, decode, longer, gap = self._divide(pace)
+        began = np.minimum(self.first, np.maximum(self.dispatched, np.array([p.began_at for p in prompts])))
+        own = np.minimum(np.array([p.own for p in prompts]), self.first - began)
+        queue, pressure = self._waits(began, prefills)
+        before = np.maximum(0.0, self.first - began - own)
+        longer = np.minimum(longer, self.span)
+        full = self._kv_usage(self.first + self.span / 2) >= KV_FULL
+        r = self.rows
+        for part, values in (
+            (Part.ENGINE_QUEUE, queue),
+            (Part.KV_PRESSURE, pressure + np.where(full, gap, 0.0)),
+            (Part.OWN_PREFILL, own),
+            (Part.OTHERS_PREFILL, before + longer),
+            (Part.DECODE, decode),
+            (Part.STALL, np.where(full, 0.0, gap)),
+        ):
+            found.seconds[r, COLUMN[part]] = values
+        found.modelled[r] = True
+        found.pace[r] = pace
+        found.silent[r] = np.maximum(0.0, self.first - self.dispatched - queue - pressure - own - before)
+        self._crowd(found.crowded, prefills, began, before)
+
+    def _first_tokens(self) -> Floats:
+        """As seen; of answers that came whole, back from their end at the usual pace."""
+        v, r = self.visits, self.rows
+        seen = v.first[r]
+        paces = v.tpot[r][~np.isnan(v.tpot[r])]
+        pace = float(np.median(paces)) if paces.size else self.times.decode(1, 1024)
+        guess = np.maximum(self.dispatched, self.ended - self.num_gaps * pace)
+        first: Floats = np.where(np.isnan(seen), guess, np.clip(seen, self.dispatched, self.ended))
+        return first
+
+    # Steps.
+
+    def _divide(self, pace: Floats) -> tuple[list[Prompt], Prefills, Floats, Floats, Floats]:
+        """The steps with prompts, and of the time after the first token: decode, longer by prompts, one long gap."""
+        prompts, prefills = self._prefills(pace)
+        ends, extra, _, _ = arrays(prefills.steps)
+        longer = Running(ends, extra).between(self.first, self.ended)
+        usual = self._usual_gap() * pace
+        decode = np.minimum(self.num_gaps * usual, np.maximum(0.0, self.span - self.client))
+        left = np.maximum(0.0, self.span - decode - longer - self.client)
+        longest = np.nan_to_num(self.visits.itl_max[self.rows])
+        chunk = self.times.mixed(self.profile.max_batched_tokens, 1, 1, 1024, 0.0, 0.0)
+        stalled = longest > STALL_FACTOR * np.maximum(usual, chunk)  # a whole budget of prompts is no stall
+        return prompts, prefills, decode, longer, np.where(stalled, np.minimum(left, longest - usual), 0.0)
+
+    def _prefills(self, pace: Floats) -> tuple[list[Prompt], Prefills]:
+        v, r = self.visits, self.rows
+        columns = (v.tenant.codes[r], self.dispatched, self.first, np.maximum(0, v.cached[r]), v.uncached[r])
+        prompts = [Prompt(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+        order = np.argsort(self.first, kind="stable")
+        just_before = self.first[order] - 1e-6
+        members = [prompts[index] for index in order.tolist()]
+        seqs, context = self.seqs.at(just_before), self.context.at(just_before)
+        return prompts, Prefills(self.profile, members, seqs, context, pace[order])
+
+    def _usual_gap(self) -> Floats:
+        """Mean s between tokens of each row as the model has it, over the steps that its decoding saw."""
+        edges, _ = self.seqs.pieces()
+        if edges.size < 2:
+            return np.zeros(self.rows.size)
+        step = self._step_at((edges[:-1] + edges[1:]) / 2)
+        rates = np.where(step > 0.0, 1.0 / np.where(step > 0.0, step, 1.0), 0.0)
+        made = np.concatenate(([0.0], np.cumsum(np.diff(edges) * rates)))
+        tokens = np.interp(self.ended, edges, made) - np.interp(self.first, edges, made)
+        usual: Floats = np.where(tokens > 0.0, self.span / np.where(tokens > 0.0, tokens, 1.0), 0.0)
+        return usual
+
+    def _step_at(self, when: Floats) -> Floats:
+        """What a step without prompts takes at each instant; 0.0 where nobody decodes."""
+        seqs, context = np.rint(self.seqs.at(when)).tolist(), self.context.at(when).tolist()
+        decode = self.times.decode
+        return np.array([decode(int(b), int(c)) if b > 0 else 0.0 for b, c in zip(seqs, context, strict=True)])
+
+    def _pace(self, decode: Floats, longer: Floats, gap: Floats) -> Floats:
+        """How many times longer than the model says steps took around each row's decoding."""
+        made = self.num_gaps >= 8
+        known = np.flatnonzero(made & (decode > 0.0))
+        if known.size < PACE_OVER:
+            return np.ones(self.rows.size)
+        model = self.num_gaps[known] * self._usual_gap()[known]
+        took = np.maximum(0.0, self.span - longer - gap - self.client)[known]
+        ratio = took / np.where(model > 0.0, model, 1.0)
+        middle = self.first[known] + self.span[known] / 2
+        order = np.argsort(middle)
+        windows = np.lib.stride_tricks.sliding_window_view(ratio[order], PACE_OVER)
+        smooth = np.median(windows, axis=1)
+        at = middle[order][PACE_OVER // 2 : PACE_OVER // 2 + len(smooth)]
+        pace: Floats = np.interp(self.first + self.span / 2, at, smooth)
+        return pace
+
+    # Waiting in the engine.
+
+    def _waits(self, began: Floats, prefills: Prefills) -> tuple[Floats, Floats]:
+        """Waiting for its turn, and, while steps had room for its prompt, for blocks (not for a place).
+
+        Its turn could not come before the step that ran at its dispatch had ended, nor in steps that were full.
+        """
+        waited = began - self.dispatched
+        ends = np.array([step.ended_at for step in prefills.steps])
+        starts = ends - np.array([step.took for step in prefills.steps])
+        full = np.array([prefills.is_full(step) for step in prefills.steps], bool)
+        place = np.minimum(np.searchsorted(ends, self.dispatched), len(ends) - 1)
+        in_step = (starts[place] <= self.dispatched) & (self.dispatched <= ends[place])
+        turn = np.where(in_step, ends[place] - self.dispatched, self._step_at(self.dispatched))
+        busy = Running(ends[full], (ends - starts)[full]).between(self.dispatched + np.minimum(turn, waited), began)
+        free = np.maximum(0.0, waited - turn - busy)
+        middle = self.dispatched + turn + np.maximum(0.0, waited - turn) / 2
+        self.prompts = LinearSum(began, self.ended, self.own_tokens)
+        placed = LinearSum(began, self.ended, 1.0).at(middle) >= self.profile.max_num_seqs
+        pressure = np.where((self._kv_usage(middle) >= KV_FULL) & ~placed, free, 0.0)
+        return waited - pressure, pressure
+
+    def _kv_usage(self, when: Floats) -> Floats:
+        """From the tokens that the rows held, and from what the replica said at the dispatch before."""
+        capacity = self.profile.num_blocks * self.profile.block_size
+        told = np.nan_to_num(self.visits.report_kv[self.rows])
+        held: Floats = np.maximum(told, (self.prompts.at(when) + self.answers.at(when)) / capacity)
+        return held
+
+    def _crowd(self, crowded: Floats, prefills: Prefills, began: Floats, before: Floats) -> None:
+        """Whose prompts a row waited behind, and whose made its steps longer."""
+        ends, extra, tenants, busy = arrays(prefills.steps)
+        mine = self.visits.tenant.codes[self.rows]
+        for tenant in np.unique(tenants):
+            his = tenants == tenant
+            ahead = Running(ends[his], busy[his]).between(self.dispatched, began)
+            beside = Running(ends[his], extra[his]).between(self.first, self.ended)
+            together = Running(ends[his], busy[his]).between(began, self.first)
+            share = np.where(mine == tenant, 0.0, np.minimum(before, together))
+            crowded[self.rows, tenant] += ahead + beside + share

@@ -1,0 +1,129 @@
+"""What changed between two times, by tenant and by replica: rates, lengths, cache hits, pace, failures.
+
+Every figure is a quotient "during ÷ before" or None where either side has too few requests to say (law 8).
+"""
+
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from plimsoll.diagnosis.timeparts import TimeParts
+from plimsoll.diagnosis.visits import Floats, Ints, Visits
+from plimsoll.slo.outcome import Outcome
+
+MIN_ROWS: Final = 10
+_BAD_ENDS: Final = (Outcome.FAILED, Outcome.INTERRUPTED, Outcome.EVICTED)
+
+
+class TenantSignal(Struct, frozen=True):
+    """One tenant, during ÷ before; `prompt_during` in tokens."""
+
+    name: str
+    num_during: int
+    rate: float | None
+    prompt: float | None  # mean length
+    prompt_rate: float | None  # prompt tokens a second
+    output: float | None  # mean length of answers
+    hits: float | None  # cached share of prompt tokens during, minus before
+    hits_before: float | None
+    prompt_during: float | None
+    appeared: bool  # sent (almost) nothing before
+
+
+class ReplicaSignal(Struct, frozen=True):
+    """One replica. `pace`: how many times longer than the model says its steps took."""
+
+    name: str
+    num_during: int
+    num_before: int
+    pace_during: float | None
+    pace_before: float | None
+    failed: int  # requests that it failed during
+    silent: float | None  # median s before the first token that nothing explains, during
+    first_at: float | None  # of its first request in the whole log
+
+
+class Signals(Struct, frozen=True):
+    """All of both."""
+
+    tenants: tuple[TenantSignal, ...]
+    replicas: tuple[ReplicaSignal, ...]
+    load: float | None  # tokens a second, during ÷ before
+
+    def tenant(self, name: str) -> TenantSignal | None:
+        """The tenant of that name."""
+        return next((each for each in self.tenants if each.name == name), None)
+
+
+def signals(visits: Visits, parts: TimeParts, before: Ints, during: Ints, spans: tuple[float, float]) -> Signals:
+    """`before` and `during` are rows by arrival; `spans` how many seconds each time lasted (0.0: there is none)."""
+    tenants = [
+        _tenant(visits, name, before[visits.tenant.codes[before] == code], during[visits.tenant.codes[during] == code],
+                spans)
+        for code, name in enumerate(visits.tenant.names)
+    ]  # fmt: skip
+    replicas = [_replica(visits, parts, code, before, during) for code, name in enumerate(visits.replica.names) if name]
+    tokens = (visits.prompt + visits.output).astype(float)
+    load = _rate_ratio(float(tokens[before].sum()), float(tokens[during].sum()), spans) if before.size else None
+    return Signals(tuple(tenants), tuple(replicas), load)
+
+
+def _tenant(visits: Visits, name: str, before: Ints, during: Ints, spans: tuple[float, float]) -> TenantSignal:
+    prompt, output = visits.prompt.astype(float), visits.output.astype(float)
+    answered_before, answered = before[output[before] > 0], during[output[during] > 0]
+    hits_before, hits = _hits(visits, before), _hits(visits, during)
+    had_before = spans[0] > 0.0
+    return TenantSignal(
+        name=name,
+        num_during=int(during.size),
+        rate=_rate_ratio(float(before.size), float(during.size), spans) if before.size >= MIN_ROWS else None,
+        prompt=_mean_ratio(prompt, before, during),
+        prompt_rate=_rate_ratio(float(prompt[before].sum()), float(prompt[during].sum()), spans),
+        output=_mean_ratio(output, answered_before, answered),
+        hits=None if hits is None or hits_before is None else hits - hits_before,
+        hits_before=hits_before,
+        prompt_during=float(prompt[during].mean()) if during.size else None,
+        appeared=had_before and before.size < MIN_ROWS <= during.size,
+    )
+
+
+def _replica(visits: Visits, parts: TimeParts, code: int, before: Ints, during: Ints) -> ReplicaSignal:
+    here_before, here = before[visits.replica.codes[before] == code], during[visits.replica.codes[during] == code]
+    failed = np.isin(visits.outcome.codes[here], [visits.outcome.code(end) for end in _BAD_ENDS])
+    ever = np.flatnonzero(visits.replica.codes == code)
+    modelled = here[parts.modelled[here]]
+    return ReplicaSignal(
+        name=visits.replica.names[code],
+        num_during=int(here.size),
+        num_before=int(here_before.size),
+        pace_during=_median(parts.pace[here]),
+        pace_before=_median(parts.pace[here_before]),
+        failed=int(failed.sum()),
+        silent=_median(parts.silent[modelled]),
+        first_at=float(visits.dispatched[ever].min()) if ever.size else None,
+    )
+
+
+def _hits(visits: Visits, rows: Ints) -> float | None:
+    known = rows[visits.cached[rows] >= 0]
+    total = int(visits.prompt[known].sum())
+    return int(visits.cached[known].sum()) / total if known.size >= MIN_ROWS and total else None
+
+
+def _mean_ratio(values: Floats, before: Ints, during: Ints) -> float | None:
+    if before.size < MIN_ROWS or during.size < MIN_ROWS:
+        return None
+    usual = float(values[before].mean())
+    return float(values[during].mean()) / usual if usual > 0.0 else None
+
+
+def _rate_ratio(before: float, during: float, spans: tuple[float, float]) -> float | None:
+    if spans[0] <= 0.0 or spans[1] <= 0.0 or before <= 0.0:
+        return None
+    return (during / spans[1]) / (before / spans[0])
+
+
+def _median(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if known.size >= MIN_ROWS else None

@@ -1,0 +1,129 @@
+"""The requests of a window as columns: what live operation knows of each, and nothing that only a simulator knows.
+
+Unknown is NaN for instants and durations, and −1 for counts (law 8): arithmetic on it stays unknown.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from plimsoll.requestlog.record import Record
+from plimsoll.slo.outcome import Outcome
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FIELDS: Final = (
+    "request_id", "tenant", "tier", "pool", "replica", "outcome", "reason", "streaming", "arrived_at", "dispatched_at",
+    "first_token_at", "finished_at", "ttft", "tpot", "e2e", "itl_max", "upstream_time", "client_stall",
+    "prompt_tokens", "cached_tokens", "output_tokens", "kv_blocks_reserved", "attempts", "adapter", "precision",
+    "degraded", "policy_version", "report_running", "report_waiting", "report_kv_usage", "report_age", "baseline",
+)  # fmt: skip
+"""Columns of the request log that a diagnosis reads; beside them it wants `broke`: whether an objective was missed."""
+
+_TEXTS: Final = (
+    "tenant", "tier", "pool", "replica", "outcome", "reason", "adapter", "precision", "degraded", "policy_version",
+)  # fmt: skip
+_COUNTS: Final = (
+    "prompt_tokens", "cached_tokens", "output_tokens", "kv_blocks_reserved", "attempts", "report_running",
+    "report_waiting",
+)  # fmt: skip
+
+
+class Texts(Struct, frozen=True):
+    """A column of few, often repeated texts: `names[codes[i]]` is the i-th."""
+
+    names: tuple[str, ...]
+    codes: Ints
+
+    def code(self, name: str) -> int:
+        """The code of a text; −1 where no row has it."""
+        return self.names.index(name) if name in self.names else -1
+
+    def at(self, index: int) -> str:
+        """The text of a row."""
+        return self.names[int(self.codes[index])]
+
+
+class Visits:
+    """Rows in order of arrival. `ended_at` is the last token's instant where there is one, else the row's end."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        """`columns`: each of FIELDS, and `broke`, as a sequence of equal length, None or NaN where unknown."""
+        order = np.argsort(np.asarray(columns["arrived_at"], np.float64), kind="stable")
+        self.num = len(order)
+        self.request_id: Ints = np.asarray(columns["request_id"], np.int64)[order]
+        self.broke: NDArray[np.bool_] = np.asarray(columns["broke"], bool)[order]
+        self.streaming = np.asarray(columns["streaming"], bool)[order]
+        texts = {name: _texts(columns[name], order) for name in _TEXTS}
+        self.tenant, self.tier, self.pool, self.replica = (texts[n] for n in ("tenant", "tier", "pool", "replica"))
+        self.outcome, self.reason, self.adapter = texts["outcome"], texts["reason"], texts["adapter"]
+        self.precision, self.degraded, self.policy_version = (
+            texts["precision"],
+            texts["degraded"],
+            texts["policy_version"],
+        )
+        counts = {name: _counts(columns[name], order) for name in _COUNTS}
+        self.prompt, self.cached, self.output = (counts[n] for n in ("prompt_tokens", "cached_tokens", "output_tokens"))
+        self.reserved, self.attempts = counts["kv_blocks_reserved"], counts["attempts"]
+        self.report_running, self.report_waiting = counts["report_running"], counts["report_waiting"]
+        self.arrived = _floats(columns["arrived_at"], order)
+        self.dispatched = _floats(columns["dispatched_at"], order)
+        self.first = _floats(columns["first_token_at"], order)
+        self.finished = _floats(columns["finished_at"], order)
+        self.ttft, self.tpot, self.e2e = (_floats(columns[name], order) for name in ("ttft", "tpot", "e2e"))
+        self.baseline = _floats(columns["baseline"], order)  # median TTFT of like requests
+        self.itl_max = _floats(columns["itl_max"], order)
+        self.upstream = _floats(columns["upstream_time"], order)
+        self.client_stall = _floats(columns["client_stall"], order)
+        self.report_kv = _floats(columns["report_kv_usage"], order)
+        self.report_at = self.dispatched - _floats(columns["report_age"], order)
+        self.ended = np.where(np.isnan(self.e2e), self.finished, self.arrived + self.e2e)
+
+    @property
+    def uncached(self) -> Ints:
+        """Prompt tokens that the engine had to compute: all but those in its prefix cache, where it told."""
+        return np.maximum(1, self.prompt - np.maximum(0, self.cached))
+
+    @property
+    def completed(self) -> NDArray[np.bool_]:
+        """Which were answered to the end."""
+        return self.outcome.codes == self.outcome.code(Outcome.COMPLETED)
+
+    def index_of(self, request_id: int) -> int | None:
+        """The row of a request."""
+        found = np.flatnonzero(self.request_id == request_id)
+        return int(found[0]) if found.size else None
+
+
+def visits_of(records: Iterable[Record]) -> Visits:
+    """The same from records, in any order."""
+    rows = list(records)
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in FIELDS}
+    columns["broke"] = [any(verdict.num_bad for verdict in row.verdicts) for row in rows]
+    return Visits(columns)
+
+
+def _floats(values: Any, order: Ints) -> Floats:
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.filled(np.nan)
+    elif isinstance(values, list):
+        values = [np.nan if value is None else value for value in values]
+    return np.asarray(values, np.float64)[order]
+
+
+def _counts(values: Any, order: Ints) -> Ints:
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.filled(-1)
+    elif isinstance(values, list):
+        values = [-1 if value is None else value for value in values]
+    return np.asarray(values).astype(np.int64)[order]
+
+
+def _texts(values: Sequence[Any], order: Ints) -> Texts:
+    plain = np.asarray([str(value) for value in values], dtype=object)[order]
+    names, codes = np.unique(plain, return_inverse=True) if plain.size else (np.array([], object), np.array([], int))
+    return Texts(tuple(str(name) for name in names), codes.astype(np.int64))
