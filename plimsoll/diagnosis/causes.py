@@ -137,16 +137,13 @@ def _misses(case: Case) -> Iterable[Cause]:
     prefill = case.excess.share(Part.OWN_PREFILL, Part.OTHERS_PREFILL, Part.ENGINE_QUEUE, Part.GATEWAY_QUEUE)
     prefill += case.excess.mix_share
     for signal in case.signals.tenants:
-        if signal.hits is None or (signal.hits_before or 0.0) < 0.15 or signal.hits > -0.3 * (signal.hits_before or 0):
+        if signal.hits is None or signal.hits_before is None or signal.hits_before < 128:
             continue
-        lost = -signal.hits / (signal.hits_before or 1.0)
-        told = (
-            f"the prefix cache served {signal.hits_before:.0%} of {signal.name}'s prompt tokens, "
-            f"and {(signal.hits_before or 0.0) + signal.hits:.0%} now"
-        )
-        longer = signal.prompt is not None and signal.prompt >= 1.4
-        against = (f"{signal.name}'s prompts are longer too",) if longer else ()
-        yield _cause(CauseKind.CACHE_MISSES, signal.name, (min(1.0, prefill) * min(1.0, 1.2 * lost), (told,), against))
+        lost = 1.0 - signal.hits / signal.hits_before
+        if lost >= 0.3:
+            told = f"{signal.name}'s prompts found {signal.hits_before:.0f} tokens each in the prefix cache, "
+            told += f"and {signal.hits:.0f} now"
+            yield _cause(CauseKind.CACHE_MISSES, signal.name, (min(1.0, prefill) * min(1.0, 1.2 * lost), (told,), ()))
 
 
 def _replicas(case: Case) -> Iterable[Cause]:

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from plimsoll.diagnosis.causes import Case, Cause, causes
 from plimsoll.diagnosis.crowding import Crowding, crowding
@@ -67,9 +68,7 @@ def diagnose(
     mine = np.flatnonzero(visits.tenant.codes == visits.tenant.code(tenant)) if tenant else np.arange(visits.num)
     bad = visits.broke[mine]
     found = changes(visits.arrived[mine], bad)
-    slow_changes = found or changes(
-        visits.arrived[mine], slow_for_its_kind(visits.ttft[mine], visits.baseline[mine]) | bad
-    )
+    slow_changes = found or changes(visits.arrived[mine], _slow(visits, mine) | bad)
     worse = [change for change in slow_changes if change.worse]
     since, until = _incident(slow_changes)
     slow, fine, compared = _compare(visits, mine, since, until)
@@ -103,6 +102,14 @@ def diagnose(
         causes=named,
         notes=tuple(_notes(visits, divided, slow)),
     )
+
+
+def _slow(visits: Visits, mine: Ints) -> NDArray[np.bool_]:
+    """Whose first token or pace is slow for its kind."""
+    pace = visits.tpot[mine]
+    usual = np.full(mine.size, np.nanmedian(pace) if (~np.isnan(pace)).any() else np.nan)
+    late = slow_for_its_kind(visits.ttft[mine], visits.baseline[mine], 0.1)
+    return late | slow_for_its_kind(pace, usual, 0.1)
 
 
 def _incident(found: tuple[Change, ...]) -> tuple[float | None, float | None]:

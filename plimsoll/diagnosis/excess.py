@@ -1,7 +1,7 @@
 """What slow requests spent more than like ones: the parts of their time against those of requests that were fine.
 
 Like with like: prompt and output length by octave, hit or miss. What remains when lengths are alike is `like`; what
-comes from being longer than usual is `mix`: a tenant that sends longer prompts than it did is slower, and nobody's fault.
+comes from being longer than usual is `mix`: a tenant that sends longer prompts than it did is slower by itself.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from plimsoll.diagnosis.timeparts import PARTS, Part, TimeParts
 from plimsoll.diagnosis.visits import Floats, Ints, Visits
 
 MIN_LIKE: Final = 5
-"""Fewer like requests say nothing; then those alike in prompt length alone are looked at, then all."""
+"""Fewer like requests say nothing; then the mean of all stands in, by the token."""
 
 
 class Excess(Struct, frozen=True):
@@ -48,17 +48,25 @@ def excess(visits: Visits, parts: TimeParts, slow: Ints, fine: Ints, compared: s
         mean = parts.seconds[slow].mean(axis=0) if slow.size else nothing
         return Excess(int(slow.size), mean, nothing, "nothing")
     usual = parts.seconds[fine].mean(axis=0)
-    alike = np.tile(usual, (slow.size, 1))
-    for keys in (_kinds(visits, coarse=True), _kinds(visits, coarse=False)):
-        _fill(alike, parts.seconds, keys, slow, fine)
+    alike = _scaled(visits, usual, slow, fine)
+    _fill(alike, parts.seconds, _kinds(visits), slow, fine)
     mix = (alike - usual).mean(axis=0)
     return Excess(int(slow.size), (parts.seconds[slow] - alike).mean(axis=0), mix, compared)
 
 
-def _kinds(visits: Visits, *, coarse: bool) -> NDArray[np.int64]:
+def _scaled(visits: Visits, usual: Floats, slow: Ints, fine: Ints) -> Floats:
+    """The mean of fine rows, with what grows by the token in proportion to each slow row's tokens."""
+    alike = np.tile(usual, (slow.size, 1))
+    prompt, output = visits.uncached.astype(float), np.maximum(1, visits.output).astype(float)
+    for parts, tokens in (((Part.OWN_PREFILL,), prompt), ((Part.DECODE, Part.OTHERS_PREFILL), output)):
+        for part in parts:
+            column = PARTS.index(part)
+            alike[:, column] *= tokens[slow] / tokens[fine].mean()
+    return alike
+
+
+def _kinds(visits: Visits) -> NDArray[np.int64]:
     prompt = np.log2(np.maximum(1, visits.prompt)).astype(np.int64)
-    if coarse:
-        return prompt
     output = np.log2(np.maximum(1, visits.output)).astype(np.int64)
     hit = (visits.cached > visits.prompt // 4).astype(np.int64)
     result: NDArray[np.int64] = (prompt * 64 + output) * 2 + hit

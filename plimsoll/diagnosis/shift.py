@@ -4,8 +4,8 @@ What is counted is "slow for its kind": a latency over the median of like reques
 prompt length, hit or miss, and pool) above a level that a given share of the window exceeds. A wave of long prompts
 does not look like a change, and a change of the tail alone does.
 
-A split is believed where the likelihood ratio of two shares against one exceeds a bound, after it is divided by the
-design effect of the two halves (requests that arrive together are slow together). The bound's false alarms are
+A spell is believed where the likelihood ratio of two shares against one exceeds a bound, after it is divided by the
+design effect within the spell and around it (requests that arrive together are slow together). Its false alarms are
 measured in tests/diagnosis/test_shift.py.
 """
 
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from plimsoll.diagnosis.visits import Floats
 from plimsoll.slo.intervals import clopper_pearson
 
-BOUND: Final = 14.0
-"""2 × log likelihood ratio above which a split is believed."""
+BOUND: Final = 18.0
+"""2 × log likelihood ratio above which a spell is believed."""
 MIN_EACH: Final = 30
-"""Requests on each side of a split."""
-MAX_SPLITS: Final = 200
+"""Requests within a spell, and around it."""
+MAX_EDGES: Final = 64
 MAX_CHANGES: Final = 6
 NUM_BLOCKS: Final = (24, 12, 6)
 """Blocks of time from which the design effect of a stretch is taken."""
@@ -56,12 +56,13 @@ class Change(Struct, frozen=True):
         return self.after.ratio > self.before.ratio
 
 
-def changes(at: Floats, bad: NDArray[np.bool_], bound: float = BOUND) -> tuple[Change, ...]:
+def changes(at: Floats, bad: NDArray[np.bool_]) -> tuple[Change, ...]:
     """Change points of the share of bad requests, in order of time. `at` ascends (s)."""
     count = np.concatenate(([0], np.cumsum(bad)))
     points: list[tuple[int, float]] = []
-    _search(at, bad, count, 0, len(at), bound, points)
-    points = sorted(sorted(points, key=lambda point: -point[1])[:MAX_CHANGES])
+    _search(at, bad, count, (0, len(at)), points)
+    strongest = dict(sorted(points, key=lambda point: point[1])[-MAX_CHANGES:])
+    points = sorted(strongest.items())
     edges = [0, *(index for index, _ in points), len(at)]
     stretches = [_stretch(at, count, low, high) for low, high in pairwise(edges)]
     return tuple(
@@ -80,50 +81,51 @@ def slow_for_its_kind(latency: Floats, baseline: Floats, share: float = 0.2) -> 
     return slow
 
 
-def _search(  # noqa: PLR0917 - one stretch of the same arrays
-    at: Floats,
-    bad: NDArray[np.bool_],
-    count: NDArray[np.int64],
-    low: int,
-    high: int,
-    bound: float,
-    found: list[tuple[int, float]],
+def _search(
+    at: Floats, bad: NDArray[np.bool_], count: NDArray[np.int64], span: tuple[int, int], found: list[tuple[int, float]]
 ) -> None:
-    if len(found) >= 4 * MAX_CHANGES:
+    """Look for a spell within a stretch that differs from what is around it, then within and around that."""
+    low, high = span
+    if high - low < 2 * MIN_EACH or len(found) >= 4 * MAX_CHANGES:
         return
-    best = _best_split(count, low, high)
-    if best is None:
+    begin, end, ratio = _best_spell(count, low, high)
+    pieces = [(low, begin), (begin, end), (end, high)]
+    strength = ratio / max(_effect(at, bad, *piece) for piece in pieces)
+    if strength <= BOUND:
         return
-    index, ratio = best
-    strength = ratio / max(_effect(at, bad, low, index), _effect(at, bad, index, high))
-    if strength <= bound:
-        return
-    found.append((index, strength))
-    _search(at, bad, count, low, index, bound, found)
-    _search(at, bad, count, index, high, bound, found)
+    found += [(index, strength) for index in (begin, end) if low < index < high]
+    for piece in pieces:
+        _search(at, bad, count, piece, found)
 
 
-def _best_split(count: NDArray[np.int64], low: int, high: int) -> tuple[int, float] | None:
-    """The split of rows [low, high) with the greatest 2 × log likelihood ratio."""
-    if high - low < 2 * MIN_EACH:
-        return None
-    step = max(1, (high - low) // MAX_SPLITS)
-    places = np.arange(low + MIN_EACH, high - MIN_EACH + 1, step)
-    best = _ratios(count, low, places, high)
-    coarse = int(places[int(best.argmax())])
-    fine = np.arange(max(low + MIN_EACH, coarse - step), min(high - MIN_EACH, coarse + step) + 1)
-    exact = _ratios(count, low, fine, high)
-    top = int(exact.argmax())
-    return int(fine[top]), float(exact[top])
+def _best_spell(count: NDArray[np.int64], low: int, high: int) -> tuple[int, int, float]:
+    """The rows [begin, end) that differ most from the others of [low, high): by 2 × log likelihood ratio."""
+    step = max(MIN_EACH // 2, (high - low) // MAX_EDGES)
+    edges = np.unique(np.append(np.arange(low, high, step), high))
+    begin, end, _ = _best_pair(count, (low, high), edges, edges)
+    near = np.arange(-step, step + 1, max(1, step // 8))
+    begins = np.unique(np.clip(begin + near, low, high)) if begin > low else np.array([low])
+    ends = np.unique(np.clip(end + near, low, high)) if end < high else np.array([high])
+    return _best_pair(count, (low, high), begins, ends)
 
 
-def _ratios(count: NDArray[np.int64], low: int, places: NDArray[np.int64], high: int) -> Floats:
-    left, right = (places - low).astype(float), (high - places).astype(float)
-    bad_left = (count[places] - count[low]).astype(float)
-    bad_right = (count[high] - count[places]).astype(float)
-    whole = _log_likelihood(np.asarray(bad_left + bad_right), left + right)
-    result: Floats = 2.0 * (_log_likelihood(bad_left, left) + _log_likelihood(bad_right, right) - whole)
-    return result
+def _best_pair(
+    count: NDArray[np.int64], span: tuple[int, int], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[int, int, float]:
+    low, high = span
+    begin, end = (grid.ravel() for grid in np.meshgrid(begins, ends, indexing="ij"))
+    inside = end - begin
+    allowed = (inside >= MIN_EACH) & (high - low - inside >= MIN_EACH)
+    begin, end, inside = begin[allowed], end[allowed], inside[allowed].astype(float)
+    if not begin.size:
+        return low, high, 0.0
+    bad_inside = (count[end] - count[begin]).astype(float)
+    num, num_bad = float(high - low), float(count[high] - count[low])
+    whole = _log_likelihood(np.array([num_bad]), np.array([num]))
+    around = _log_likelihood(num_bad - bad_inside, num - inside)
+    ratios = 2.0 * (_log_likelihood(bad_inside, inside) + around - whole)
+    best = int(ratios.argmax())
+    return int(begin[best]), int(end[best]), float(ratios[best])
 
 
 def _log_likelihood(bad: Floats, num: Floats) -> Floats:

@@ -25,8 +25,8 @@ class TenantSignal(Struct, frozen=True):
     prompt: float | None  # mean length
     prompt_rate: float | None  # prompt tokens a second
     output: float | None  # mean length of answers
-    hits: float | None  # cached share of prompt tokens during, minus before
-    hits_before: float | None
+    hits: float | None  # mean prompt tokens that were in the prefix cache
+    hits_before: float | None  # the same before
     prompt_during: float | None
     appeared: bool  # sent (almost) nothing before
 
@@ -81,7 +81,7 @@ def _tenant(visits: Visits, name: str, before: Ints, during: Ints, spans: tuple[
         prompt=_mean_ratio(prompt, before, during),
         prompt_rate=_rate_ratio(float(prompt[before].sum()), float(prompt[during].sum()), spans),
         output=_mean_ratio(output, answered_before, answered),
-        hits=None if hits is None or hits_before is None else hits - hits_before,
+        hits=hits,
         hits_before=hits_before,
         prompt_during=float(prompt[during].mean()) if during.size else None,
         appeared=had_before and before.size < MIN_ROWS <= during.size,
@@ -107,8 +107,7 @@ def _replica(visits: Visits, parts: TimeParts, code: int, before: Ints, during: 
 
 def _hits(visits: Visits, rows: Ints) -> float | None:
     known = rows[visits.cached[rows] >= 0]
-    total = int(visits.prompt[known].sum())
-    return int(visits.cached[known].sum()) / total if known.size >= MIN_ROWS and total else None
+    return float(visits.cached[known].mean()) if known.size >= MIN_ROWS else None
 
 
 def _mean_ratio(values: Floats, before: Ints, during: Ints) -> float | None:

@@ -1,0 +1,65 @@
+"""`plimsoll diagnose`: who is crowded out, whose budget burns and since when, which root cause."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+from rich.console import Console
+
+from plimsoll.cli.report import WIDTH, data_directory, window_of
+
+if TYPE_CHECKING:
+    from plimsoll.diagnosis.findings import Findings
+
+
+def diagnose(
+    directory: Path,
+    *,
+    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    tenant: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> None:
+    """Say why requests were slow: who was crowded out by whom, since when it is worse, and the likeliest root cause.
+
+    Three steps: space (seconds that each tenant waited because of each other), time (change points of the share of
+    missed objectives), cause (where slow requests' time went beyond that of like ones). Nothing is named where nothing
+    is likely. Reads the log while a gateway writes it, or without one, and changes nothing.
+
+    Parameters
+    ----------
+    directory
+        A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one under the name `data`.
+    json_output
+        Print everything as one JSON object (durations in s, instants in UTC epoch s).
+    tenant
+        Whose requests; default: each tenant that missed an objective, the worst first.
+    since
+        Only requests that arrived from then on: 2026-11-30, 2026-11-30T12:00, or 2h: before the last arrival.
+    until
+        Only requests that arrived before; as --since.
+    """
+    found, zone = make(data_directory(directory), tenant=tenant, since=since, until=until)
+    if json_output:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        return
+    from plimsoll.cli.diagnosistable import show_findings  # noqa: PLC0415 - tables, only where they are needed
+
+    show_findings(found, zone, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+
+
+def make(directory: Path, *, tenant: str | None, since: str | None, until: str | None) -> tuple["Findings", str]:
+    """The findings and the zone of their times; UsageError where a window or tenant makes no sense."""
+    from plimsoll.cli.diagnosing import engines_of, visits_between  # noqa: PLC0415 - DuckDB, only where it is needed
+    from plimsoll.diagnosis.findings import findings  # noqa: PLC0415 - as above
+    from plimsoll.storage.promised import policy_in_force  # noqa: PLC0415 - as above
+    from plimsoll.storage.query import connect  # noqa: PLC0415 - as above
+
+    with connect(directory) as connection:
+        policy = policy_in_force(directory)
+        last = connection.execute("SELECT max(arrived_at) FROM requests").fetchall()[0][0]
+        window = window_of(since, until, tenant, policy, last)
+        visits = visits_between(connection, window.since, window.until)
+    return findings(visits, engines_of(policy), tenant or "", str(directory)), policy.service.timezone
