@@ -56,7 +56,7 @@ class Plan:
         replace = msgspec.structs.replace
         self.tenants[name] = [
             replace(usual, ends=BEGINS, phase=0),
-            replace(usual, starts=BEGINS, ends=ENDS, phase=1, **during),  # type: ignore[arg-type]
+            replace(usual, starts=BEGINS, ends=ENDS, phase=1, **during),
             replace(usual, starts=ENDS, phase=2),
         ]
 
@@ -67,7 +67,7 @@ class Episode:
 
     records: list[Record]
     engines: dict[str, EngineProfile]  # by pool
-    policy: Policy
+    policy: str
     kinds: frozenset[CauseKind]
     subject: str
 
@@ -159,6 +159,9 @@ KINDS: Final[dict[str, tuple[Callable[[Plan], None], frozenset[CauseKind], str]]
     "kv_exhaustion": (_blocks, frozenset({CauseKind.KV_EXHAUSTION}), ""),
 }
 
+ACCUSED: Final = frozenset(kind for _, kinds, _ in KINDS.values() for kind in kinds)
+"""Root causes that some kind of incident should be blamed on."""
+
 
 def episode(kind: str, seed: int) -> Episode:
     """One incident of a kind; the same seed is the same incident."""
@@ -175,10 +178,10 @@ def episode(kind: str, seed: int) -> Episode:
         ]
     happen(plan)
     profile = msgspec.structs.replace(profiles.load(engine), **plan.engine)
-    policy = parse(_policy(engine, tpot, plan.scheduling), kind)
+    text = _policy(engine, tpot, plan.scheduling)
     tenants = tuple(phase for phases in plan.tenants.values() for phase in phases)
-    records = _run(policy, {engine: profile}, Workload(tenants, DURATION, "m"), plan, seed)
-    return Episode(records, {"chat": profile}, policy, kinds, subject)
+    records = _run(parse(text, kind), {engine: profile}, Workload(tenants, DURATION, "m"), plan, seed)
+    return Episode(records, {"chat": profile}, text, kinds, subject)
 
 
 def _policy(engine: str, tpot: int, scheduling: str) -> str:

@@ -22,7 +22,7 @@ def diagnose(
     since: str | None = None,
     until: str | None = None,
 ) -> None:
-    """Say why requests were slow: who was crowded out by whom, since when it is worse, and the likeliest root cause.
+    """Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.
 
     Three steps: space (seconds that each tenant waited because of each other), time (change points of the share of
     missed objectives), cause (where slow requests' time went beyond that of like ones). Nothing is named where nothing

@@ -26,7 +26,9 @@ def show_findings(found: Findings, zone: str, console: Console) -> None:
     console.print(f"{first} to {last}{unknown}\n")
     console.print(_matrix(found.crowding))
     if not found.tenants:
-        console.print("No tenant missed an objective: there is nothing to explain. Name one with --tenant to look at it.")
+        console.print(
+            "No tenant missed an objective: there is nothing to explain. Name one with --tenant to look at it."
+        )
     for tenant in found.tenants:
         _show_tenant(tenant, zone, console)
 
@@ -41,7 +43,9 @@ def _table(title: str, *columns: str) -> Table:
 def _matrix(matrix: Matrix) -> Table:
     sums = [sum(row[j] for row in matrix.seconds) for j in range(len(matrix.culprits))]
     shown = sorted(sorted(range(len(sums)), key=lambda j: -sums[j])[:MAX_COLUMNS])
-    table = _table("Who waited for whose requests (s; bold: more than half)", "", *(matrix.culprits[j] for j in shown), "in all")
+    table = _table(
+        "Who waited for whose requests (s; bold: more than half)", "", *(matrix.culprits[j] for j in shown), "in all"
+    )
     for name, row in zip(matrix.victims, matrix.seconds, strict=True):
         total = sum(row)
         cells = [f"[bold]{row[j]:,.1f}[/]" if row[j] > total / 2 and total > 1.0 else f"{row[j]:,.1f}" for j in shown]
@@ -95,7 +99,9 @@ def _show_cause(cause: Cause, console: Console) -> None:
 def show_explanation(found: Explanation, zone: str, console: Console) -> None:
     """One screen."""
     where = f" on {escape(found.replica)} (pool {escape(found.pool)})" if found.replica else ""
-    console.print(f"[bold]{found.request}[/] of {escape(found.tenant)} ({escape(found.tier)}), {escape(found.model)}{where}")
+    console.print(
+        f"[bold]{found.request}[/] of {escape(found.tenant)} ({escape(found.tier)}), {escape(found.model)}{where}"
+    )
     console.print(f"{instant_text(found.arrived_at, zone)}, {found.outcome} ({found.reason})")
     for broken in found.broke:
         console.print(f"[red]missed {escape(broken)}[/]")

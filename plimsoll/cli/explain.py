@@ -58,7 +58,7 @@ def make(directory: Path, request: str) -> tuple["Explanation", str]:
     with connect(directory) as connection:
         number = _number(request)
         where, value = ("client_request_id = ?", request) if number is None else ("request_id = ?", number)
-        table = connection.execute(f"SELECT * FROM requests WHERE {where}", [value]).to_arrow_table()
+        table = connection.sql(f"SELECT * FROM requests WHERE {where}", params=[value]).to_arrow_table()
         records = list(records_of(table))
         if not records:
             raise UsageError(f"no request in {directory} has the id {request!r} (one that is still open is not there)")

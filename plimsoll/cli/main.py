@@ -20,6 +20,8 @@ COMMANDS: dict[str, str] = {
     "serve": "Serve the OpenAI API in front of the policy's replicas, by the policy's rules.",
     "top": "Watch a running gateway: P50, P99, ratio, attainment, budget and queue by tenant; decisions streaming by.",
     "report": "Show what happened by tenant, tier and cause: endings, latencies, what was promised and kept, budgets.",
+    "diagnose": "Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.",
+    "explain": "Explain one request: what happened when, where its time went, who was beside it, what it broke.",
     "emulate": "Serve emulated vLLM replicas: real HTTP, real waiting, words without meaning.",
     "replay": "Send a trace's traffic to an OpenAI-compatible service, on time whatever it answers (open loop).",
     "headroom": "Tell how much more of a mix (or of one tier or tenant) can be taken until the first objective breaks, "

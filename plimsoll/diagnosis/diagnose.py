@@ -174,8 +174,8 @@ def _culprits(visits: Visits, parts: TimeParts, slow: Ints, fine: Ints) -> dict[
 
 
 def _by_replica(visits: Visits, slow: Ints) -> dict[str, float]:
-    counts = np.bincount(visits.replica.codes[slow], minlength=len(visits.replica.names)) if slow.size else []
-    return {name: int(num) / slow.size for name, num in zip(visits.replica.names, counts, strict=False) if name and num}
+    counts: list[int] = np.bincount(visits.replica.codes[slow], minlength=len(visits.replica.names)).tolist()
+    return {name: num / slow.size for name, num in zip(visits.replica.names, counts, strict=True) if name and num}
 
 
 def _failed_share(visits: Visits, slow: Ints) -> float:

@@ -67,9 +67,7 @@ class Findings(Struct, frozen=True):
     policy_versions: tuple[str, ...]
 
 
-def findings(
-    visits: Visits, profiles: Mapping[str, EngineProfile], tenant: str = "", source: str = ""
-) -> Findings:
+def findings(visits: Visits, profiles: Mapping[str, EngineProfile], tenant: str = "", source: str = "") -> Findings:
     """The findings about one tenant, or about those that missed objectives, the worst first."""
     parts = time_parts(visits, profiles)
     total = float(parts.total.sum())

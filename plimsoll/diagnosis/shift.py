@@ -11,7 +11,7 @@ measured in tests/diagnosis/test_shift.py.
 
 from itertools import pairwise
 from math import log
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -61,6 +61,8 @@ def changes(at: Floats, bad: NDArray[np.bool_]) -> tuple[Change, ...]:
     count = np.concatenate(([0], np.cumsum(bad)))
     points: list[tuple[int, float]] = []
     _search(at, bad, count, (0, len(at)), points)
+    if not points:
+        return ()
     strongest = dict(sorted(points, key=lambda point: point[1])[-MAX_CHANGES:])
     points = sorted(strongest.items())
     edges = [0, *(index for index, _ in points), len(at)]
@@ -116,10 +118,10 @@ def _best_pair(
     begin, end = (grid.ravel() for grid in np.meshgrid(begins, ends, indexing="ij"))
     inside = end - begin
     allowed = (inside >= MIN_EACH) & (high - low - inside >= MIN_EACH)
-    begin, end, inside = begin[allowed], end[allowed], inside[allowed].astype(float)
+    begin, end, inside = begin[allowed], end[allowed], inside[allowed].astype(np.float64)
     if not begin.size:
         return low, high, 0.0
-    bad_inside = (count[end] - count[begin]).astype(float)
+    bad_inside: Floats = (count[end] - count[begin]).astype(np.float64)
     num, num_bad = float(high - low), float(count[high] - count[low])
     whole = _log_likelihood(np.array([num_bad]), np.array([num]))
     around = _log_likelihood(num_bad - bad_inside, num - inside)
@@ -128,7 +130,7 @@ def _best_pair(
     return int(begin[best]), int(end[best]), float(ratios[best])
 
 
-def _log_likelihood(bad: Floats, num: Floats) -> Floats:
+def _log_likelihood(bad: NDArray[Any], num: NDArray[Any]) -> Floats:
     good = num - bad
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(bad > 0, bad * np.log(bad / num), 0.0) + np.where(good > 0, good * np.log(good / num), 0.0)

@@ -91,7 +91,8 @@ class Visits:
     @property
     def completed(self) -> NDArray[np.bool_]:
         """Which were answered to the end."""
-        return self.outcome.codes == self.outcome.code(Outcome.COMPLETED)
+        done: NDArray[np.bool_] = self.outcome.codes == self.outcome.code(Outcome.COMPLETED)
+        return done
 
     def index_of(self, request_id: int) -> int | None:
         """The row of a request."""

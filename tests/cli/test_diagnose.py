@@ -1,0 +1,89 @@
+"""`plimsoll diagnose` and `plimsoll explain` on a data directory, as they are run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from plimsoll.governor.decisions import Settle
+from plimsoll.requestlog.record import format_request_id
+from plimsoll.storage.journal import Journal
+from tests.analytics.records import POLICY, POLICY_TEXT, START, record
+from tests.cli.running import Inside
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of acme's 200 requests the 80 in the middle wait 3 s in our queue while batch holds the pool; the others none."""
+    root = tmp_path_factory.mktemp("diagnose") / "data"
+    journal = Journal.open(root, 1)
+    journal.policy(START, POLICY)
+    first = journal.next_request_id
+    big = record(first + 999, 55.0, tenant="batch", tier="bronze", ttft=1.0, lasted=120.0)
+    rows = [replace(big, dispatched_at=START + 55.0, kv_blocks_reserved=900)]
+    for i in range(200):
+        waited = 3.0 if 60 <= i < 140 else 0.0
+        row = record(first + i, float(i), ttft=0.3 + waited)
+        rows.append(
+            replace(row, dispatched_at=START + i + waited, client_request_id=f"mine-{i // 2}", kv_blocks_reserved=1)
+        )
+    for row in rows:
+        journal.settle(Settle(row, ()))
+    journal.flush()
+    journal.close()
+    (root / "policy.yaml").write_text(POLICY_TEXT)
+    return root
+
+
+def test_the_three_steps(home: Path, inside: Inside) -> None:
+    data = json.loads(inside("diagnose", str(home), "--json").stdout)
+    assert (data["num"], [each["tenant"] for each in data["tenants"]]) == (201, ["acme"])
+    (acme,) = data["tenants"]
+    assert acme["since"] == pytest.approx(START + 60, abs=3)
+    assert acme["until"] == pytest.approx(START + 140, abs=3)
+    assert acme["waited_for"] == {"batch": pytest.approx(1.0, abs=0.005)}
+    assert acme["mechanism"] == "neighbour interference"
+    assert acme["excess"][0] == {"part": "gateway_queue", "seconds": pytest.approx(3.0, abs=0.1), "how": "measured"}
+    crowding = data["crowding"]
+    row = crowding["seconds"][crowding["victims"].index("acme")]
+    assert row[crowding["culprits"].index("batch")] == pytest.approx(80 * 3.0, rel=0.01)
+    text = inside("diagnose", str(home)).stdout
+    for words in ("Who waited for whose requests", "neighbour interference", "batch", "without an engine"):
+        assert words in text
+
+
+def test_a_quiet_window_has_nothing_to_explain(home: Path, inside: Inside) -> None:
+    assert "nothing to explain" in inside("diagnose", str(home), "--since", "50s").stdout
+    named = json.loads(inside("diagnose", str(home), "--since", "50s", "--tenant", "acme", "--json").stdout)
+    assert named["tenants"][0]["mechanism"] == "no fault"
+
+
+def test_one_request_on_one_screen(home: Path, inside: Inside) -> None:
+    number = json.loads(inside("diagnose", str(home), "--json").stdout)["num"]
+    assert number == 201
+    journal_first = Journal.open(home.parent / "other", 1).next_request_id
+    ours = format_request_id(journal_first + 100)
+    data = json.loads(inside("explain", str(home), ours, "--json").stdout)
+    assert (data["request"], data["tenant"], data["outcome"]) == (ours, "acme", "completed")
+    assert [round(each["after"], 3) for each in data["timeline"]] == [0.0, 3.0, 3.3, 3.75]
+    assert data["parts"][0] == {"part": "gateway_queue", "seconds": pytest.approx(3.0), "share": pytest.approx(0.8),
+                                "how": "measured"}  # fmt: skip
+    assert data["waited_for"] == {"acme": pytest.approx(0.002, abs=0.002), "batch": pytest.approx(3.0, abs=0.005)}
+    assert data["broke"] == ["ttft, charged ours"]
+    assert not data["modelled"]
+    text = inside("explain", str(home), ours).stdout
+    for words in ("missed ttft", "gateway_queue", "80.0%", "measured", "dispatched"):
+        assert words in text
+
+
+def test_ids_that_name_none_or_several(home: Path, inside: Inside) -> None:
+    unknown = inside("explain", str(home), "req-0000000000000001")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "no request in" in unknown.stderr
+    assert "2 requests carry the client's id 'mine-7'" in inside("explain", str(home), "mine-7").stderr
