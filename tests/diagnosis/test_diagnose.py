@@ -1,4 +1,4 @@
-"""Incidents of the simulator are named right, a quiet service is accused of nothing; benchmarks run hundreds of them."""
+"""Incidents of the simulator are named right, and a quiet service is accused of nothing; a benchmark runs hundreds."""
 
 import pytest
 
