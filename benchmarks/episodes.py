@@ -6,7 +6,7 @@ odd ones for reporting: those have another engine profile and other traffic.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from plimsoll.policy.document import parse
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.record import Record
 from plimsoll.sim.randomness import stream
+from plimsoll.sim.replica import Replica
 from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.tenantprofile import Lengths, TenantProfile
 from plimsoll.sim.workload import Workload
@@ -202,14 +203,14 @@ pools:
 def _run(policy: Policy, engines: dict[str, EngineProfile], workload: Workload, plan: Plan, seed: int) -> list[Record]:
     settles: list[Settle] = []
     simulation = Simulation(policy, engines, workload.arrivals(seed), settles.append)
-    usual = {number: simulation.fleet.replicas[number]._steps for number in plan.pace}
     simulation.run(EPOCH + BEGINS)
-    for number, factor in plan.pace.items():
-        replica = simulation.fleet.replicas[number]
-        slower = msgspec.structs.replace(replica.profile, host_factor=factor * replica.profile.host_factor)
-        replica._steps = StepTime(slower)
+    usual = {number: cast(Replica, simulation.fleet.replicas[number]) for number in plan.pace}
+    steps = {number: replica._steps for number, replica in usual.items()}
+    for number, replica in usual.items():
+        factor = plan.pace[number] * replica.profile.host_factor
+        replica._steps = StepTime(msgspec.structs.replace(replica.profile, host_factor=factor))  # a fault of the engine
     simulation.run(EPOCH + ENDS)
-    for number, steps in usual.items():
-        simulation.fleet.replicas[number]._steps = steps
+    for number, replica in usual.items():
+        replica._steps = steps[number]
     simulation.run()
     return [settle.record for settle in settles]
