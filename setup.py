@@ -27,13 +27,20 @@ SIM = (
     "agenda batch disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate job kvcache kvtiers "
     "replica simulation speculation stepbatch steplog stepping"
 )
+GATEWAY = (
+    "answer attempts auth carrier channel clock connection cors driver enginehead exchange flight hands headers intake "
+    "labels openai origin patches patience prompts reader reading routes sockets stream upstream usage"
+)
 HOT = [
     *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),
+    *(f"plimsoll/gateway/{name}.py" for name in GATEWAY.split()),
     *(f"plimsoll/engine/{name}.py" for name in ("experts", "grids", "steptime")),
     *(f"plimsoll/sim/{name}.py" for name in SIM.split()),
     "plimsoll/slo/charge.py",
     "plimsoll/slo/sli.py",
     "plimsoll/slo/timing.py",
+    "plimsoll/storage/appender.py",
+    "plimsoll/storage/journal.py",
 ]
 """Plain typed classes only; modules that define msgspec values or enums stay as they are."""
 
@@ -53,7 +60,7 @@ def extensions() -> list:
 
         if not has_compiler():
             raise RuntimeError("no C compiler")
-        return mypycify(["--config-file=", "--strict", *HOT], opt_level="3", debug_level="0", multi_file=False)
+        return mypycify(["--config-file=", "--strict", *HOT], opt_level="2", debug_level="0", multi_file=False)
     except (ImportError, RuntimeError, SystemExit) as error:
         if MODE == "1":
             raise

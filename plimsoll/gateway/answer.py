@@ -1,28 +1,30 @@
 """One answer on its way to one client: head, body pieces in the framing that fits this client, end."""
 
-from typing import Protocol
-
 from plimsoll.gateway.hands import Answer, ClientRequest
 from plimsoll.gateway.headers import framing_lines, own_head
 
 
-class Client(Protocol):
-    """The client's connection, as an exchange sees it."""
+class Client:
+    """The client's connection, as an exchange sees it. A class, not a Protocol: calls on it are paid per event."""
 
     keep_alive: bool  # whether another request may follow this one
     paused: bool  # more bytes wait for the client than the policy allows
 
     def write(self, data: bytes) -> None:
         """Send; does nothing once the client is gone."""
+        raise NotImplementedError
 
     def date(self) -> bytes:
         """The Date line of now."""
+        raise NotImplementedError
 
     def over(self) -> None:
         """The answer is complete: the next request may be read, or the connection closed."""
+        raise NotImplementedError
 
     def break_off(self, *, hard: bool) -> None:
         """Close in the middle of an answer; `hard` (a reset) where an orderly close would look like its end."""
+        raise NotImplementedError
 
 
 class AnswerWriter:

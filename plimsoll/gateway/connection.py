@@ -9,7 +9,7 @@ import asyncio
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from plimsoll.gateway.answer import respond
+from plimsoll.gateway.answer import Client, respond
 from plimsoll.gateway.exchange import HttpExchange
 from plimsoll.gateway.hands import Answer, ClientRequest, Clock, Hands
 from plimsoll.gateway.headers import DateLine
@@ -19,7 +19,9 @@ from plimsoll.gateway.sockets import reset, set_socket_options
 from plimsoll.policy.policy import GatewayRules
 from plimsoll.slo.outcome import Reason
 
-LINGER: Final = 2.0  # s that the rest of a refused request is read and dropped, so that the refusal is not lost
+LINGER = 2.0
+"""s that the rest of a refused request is read and dropped, so that the refusal is not lost. Not Final: compiled code
+would fix it, tests shorten it."""
 
 
 class Listener(Protocol):
@@ -50,8 +52,8 @@ _WHOLE: Final = Step.WHOLE
 _NEED: Final = Step.NEED
 
 
-class ClientConnection(asyncio.Protocol):
-    """Implements `answer.Client` for its exchange."""
+class ClientConnection(Client):
+    """A protocol as asyncio wants it, by its methods: a base class of asyncio's could not be compiled."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

@@ -5,13 +5,15 @@ import ssl
 from collections import deque
 from contextlib import suppress
 from functools import cache
-from typing import Final, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from plimsoll.gateway.hands import Clock
 from plimsoll.gateway.upstream import UpstreamConnection
 
-IDLE_LIMIT: Final = 4.0  # s an idle connection is kept: below the 5 s after which uvicorn and llama.cpp close theirs
+IDLE_LIMIT = 4.0
+"""s an idle connection is kept: below the 5 s after which uvicorn and llama.cpp close theirs. Not Final: compiled
+code would fix it, tests change it."""
 
 
 class Caller(Protocol):
@@ -55,12 +57,15 @@ class Origin:
         loop = asyncio.get_running_loop()
         try:
             _, upstream = await loop.create_connection(
-                lambda: UpstreamConnection(self), self._host, self._port, ssl=_tls_context() if self._tls else None
+                self._connection, self._host, self._port, ssl=_tls_context() if self._tls else None
             )
         except (OSError, UnicodeError):  # UnicodeError: a host name that IDNA cannot encode
             caller.not_connected()
         else:
             caller.connected(upstream)
+
+    def _connection(self) -> Any:  # a protocol by its methods: asyncio's types want a base class
+        return UpstreamConnection(self)
 
     def put(self, upstream: UpstreamConnection) -> None:
         """Take back a connection whose answer is complete."""

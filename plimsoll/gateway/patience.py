@@ -1,11 +1,11 @@
 """How long each side has kept the other waiting, and when that is too long."""
 
-from typing import Final
-
 from plimsoll.policy.policy import Timeouts
 from plimsoll.slo.outcome import Reason
 
-FRAMING_GRACE: Final = 1.0  # s that a stream which said it is done may take to end its body
+FRAMING_GRACE = 1.0
+"""s that a stream which said it is done may take to end its body. Not Final: compiled code would fix it, tests shorten
+it."""
 
 
 class Patience:

@@ -7,7 +7,7 @@ Reading order for one request: `connection` → `reader` → `exchange` → `ups
 import asyncio
 import logging
 import ssl
-from typing import Final
+from typing import Any, Final
 
 from plimsoll.gateway.connection import ClientConnection
 from plimsoll.gateway.hands import Clock, Hands
@@ -38,12 +38,15 @@ class HttpServer:
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on that address (port 0: any free one); returns the port. OSError where it is taken."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: ClientConnection(self), host, port, backlog=BACKLOG, ssl=tls)
+        server = await loop.create_server(self._connection, host, port, backlog=BACKLOG, ssl=tls)
         self._servers.append(server)
         if self._timer is None:
             self._tick()
         bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    def _connection(self) -> Any:  # a protocol by its methods: asyncio's types want a base class
+        return ClientConnection(self)
 
     def drain(self) -> None:
         """Take no new connections, close idle ones, and each other when its answer is complete."""

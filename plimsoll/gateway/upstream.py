@@ -35,8 +35,11 @@ class Receiver(Protocol):
         """The answer will not be completed. The connection is closed."""
 
 
-class UpstreamConnection(asyncio.Protocol):
-    """One connection to an engine. After the answer the receiver calls `release` or `abort`."""
+class UpstreamConnection:
+    """One connection to an engine. After the answer the receiver calls `release` or `abort`.
+
+    A protocol as asyncio wants it, by its methods: a base class of asyncio's could not be compiled.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -142,6 +145,15 @@ class UpstreamConnection(asyncio.Protocol):
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         receiver.received(self, body)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        pass  # a request larger than the socket takes: the transport holds the rest
+
+    def resume_writing(self) -> None:
+        pass
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None

@@ -5,10 +5,11 @@ byte search finds the true object and nothing that a model or a client wrote.
 """
 
 import re
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
+from plimsoll.gateway.counts import Counts
 from plimsoll.gateway.hands import Usage
 
 USAGE: Final = re.compile(rb'"usage"\s*:\s*(?=\{)')
@@ -16,29 +17,7 @@ KEPT_HEAD: Final = 64 * 1024  # bytes kept from the start of a long body: llama.
 KEPT_TAIL: Final = 64 * 1024  # and from its end, where all others tell it
 
 
-LARGEST_COUNT: Final = 100_000_000  # tokens; no answer has more
-
-_Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: _Count | None = None
-
-
-class _Counts(msgspec.Struct):
-    """The union of OpenAI's chat and responses and Anthropic's messages."""
-
-    prompt_tokens: _Count | None = None
-    completion_tokens: _Count | None = None
-    prompt_tokens_details: _Details | None = None
-    input_tokens: _Count | None = None
-    output_tokens: _Count | None = None
-    input_tokens_details: _Details | None = None
-    cache_read_input_tokens: _Count | None = None
-    cache_creation_input_tokens: _Count | None = None
-
-
-_decoder = msgspec.json.Decoder(_Counts)
+_decoder: Final = msgspec.json.Decoder(Counts)
 
 
 def last_usage(data: bytes) -> bytes:
@@ -84,7 +63,7 @@ def _merge(usage: Usage, raw: bytes) -> None:
     usage.cached_tokens = cached if cached is not None else usage.cached_tokens
 
 
-def _anthropic_prompt(counts: _Counts) -> int | None:
+def _anthropic_prompt(counts: Counts) -> int | None:
     """Anthropic counts cached input apart; OpenAI's responses include it and tell neither of the two fields."""
     if counts.input_tokens is None:
         return None

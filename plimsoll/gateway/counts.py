@@ -1,0 +1,28 @@
+"""The usage objects of every dialect, as types."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+LARGEST_COUNT: Final = 100_000_000  # tokens; no answer has more
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
+
+
+class Details(msgspec.Struct):
+    """What a usage object says of its prompt tokens."""
+
+    cached_tokens: Count | None = None
+
+
+class Counts(msgspec.Struct):
+    """The union of OpenAI's chat and responses and Anthropic's messages."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    prompt_tokens_details: Details | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    input_tokens_details: Details | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
