@@ -3,7 +3,7 @@
 import sys
 import time
 
-from plimsoll.sim.summary import Estimate
+from plimsoll.sim.estimate import Estimate
 from tests.golden.noisyservice import pairs
 
 

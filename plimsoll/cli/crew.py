@@ -72,8 +72,10 @@ class Crew:
 
     def _elsewhere(self, work: Work[T, R], tasks: Sequence[T], told: Told) -> Iterator[tuple[int, R]]:
         pool, stop, queue = self._started()
-        places: dict[Future[R], int] = {pool.submit(_run, work, place, task): place for place, task in enumerate(tasks)}
-        left: set[Future[R]] = set(places)
+        places: dict[Future[R | None], int] = {
+            pool.submit(_run, work, place, task): place for place, task in enumerate(tasks)
+        }
+        left: set[Future[R | None]] = set(places)
         while left:
             if self.stopping and not stop.is_set():
                 stop.set()
@@ -82,7 +84,9 @@ class Crew:
             while not queue.empty():
                 told(*queue.get())
             for future in sorted(done, key=places.__getitem__):
-                yield places[future], future.result()
+                result = future.result()
+                if result is not None:
+                    yield places[future], result
 
     def _started(self) -> "tuple[ProcessPoolExecutor, Event, SimpleQueue[tuple[int, float, int]]]":
         if self._pool is None or self._stop is None or self._queue is None:
@@ -100,8 +104,9 @@ def _begin(stop: Event, queue: "SimpleQueue[tuple[int, float, int]]") -> None:
     _mine = stop, queue
 
 
-def _run(work: Work[Any, R], place: int, task: object) -> R:
+def _run(work: Work[Any, R], place: int, task: object) -> R | None:
+    """One task in a process of the pool; None where it was stopped before it began."""
     if _mine is None:
         raise RuntimeError("a process of no pool")
     stop, queue = _mine
-    return work(task, lambda at, num: queue.put((place, at, num)), stop.is_set)
+    return None if stop.is_set() else work(task, lambda at, num: queue.put((place, at, num)), stop.is_set)

@@ -1,30 +1,23 @@
 """`plimsoll simulate`: try a policy on traffic that has not come yet."""
 
 import resource
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from plimsoll import __version__
+from plimsoll.cli.crew import Crew
 from plimsoll.cli.options import Seconds
-from plimsoll.cli.simulating import Task, policy_of, run_quietly, run_task, workload_of
+from plimsoll.cli.simprogress import sim_progress
+from plimsoll.cli.simulating import Task, policy_of, run_task, workload_of
+from plimsoll.cli.summarytable import show
 from plimsoll.errors import UsageError
-from plimsoll.sim.summary import Estimate, GroupSummary, Run, Summary, summarise
-from plimsoll.units import format_duration
-
-WIDTH = 150
-"""Columns where there is no terminal to ask."""
+from plimsoll.sim.simulation import EPOCH
+from plimsoll.sim.summary import Run, summarise
 
 
 def simulate(
@@ -50,8 +43,6 @@ def simulate(
     """
     if seeds < 1 or jobs < 1 or days < 0:
         raise UsageError("simulate: --seeds and --jobs must be at least 1, --days must not be negative")
-    if not workload.is_file():
-        raise UsageError(f"simulate: no workload file {workload}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"simulate: {out} exists and is not an empty directory")
     tasks = [
@@ -59,56 +50,23 @@ def simulate(
         for seed in range(first_seed, first_seed + seeds)
     ]
     policy = policy_of(tasks[0])
-    length = workload_of(tasks[0]).duration
+    load, left_out = workload_of(tasks[0], policy)
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    with _interruptible() as stopping:
-        runs = _all(tasks, jobs, length, stopping)
-    summary = summarise(runs, policy.version, complete=len(runs) == len(tasks) and not stopping)
+    zone, start_at = policy.service.timezone, load.start_at or EPOCH
+    with Crew(jobs) as crew, sim_progress(len(tasks), load.duration, start_at, zone) as progress:
+        runs: dict[int, Run] = {}
+        for place, run in crew.run(run_task, tasks, progress.told):
+            runs[place] = run
+            progress.done(place)
+    found = [runs[place] for place in sorted(runs)]
+    summary = summarise(found, policy.version, complete=len(found) == len(tasks), left_out=left_out)
     _write(out / "summary.json", msgspec.json.encode(summary))
-    _write(out / "run.json", msgspec.json.encode(_cost(runs, time.monotonic() - began)))
+    _write(out / "run.json", msgspec.json.encode(_cost(found, time.monotonic() - began)))
     if json_output:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary)).decode() + "\n")
     else:
-        _show(summary)
-
-
-def _all(tasks: list[Task], jobs: int, length: float, stopping: list[int]) -> list[Run]:
-    """All runs, in the order of their seeds."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("simulating", total=length * len(tasks))
-        if jobs > 1 and len(tasks) > 1:
-            with ProcessPoolExecutor(jobs) as pool:
-                return [_counted(run, progress, bar, length) for run in pool.map(run_quietly, tasks)]
-        runs: list[Run] = []
-        for number, task in enumerate(tasks):
-            if stopping:
-                break
-
-            def told(at: float, num: int, before: float = number * length, seed: int = task.seed) -> None:
-                text = f"seed {seed}: {format_duration(at)} simulated, {num:,} requests"
-                progress.update(bar, completed=before + min(at, length), description=text)
-
-            runs.append(run_task(task, told, lambda: bool(stopping)))
-        return runs
-
-
-def _counted(run: Run, progress: Progress, bar: object, length: float) -> Run:
-    progress.update(bar, advance=length, description=f"seed {run.seed} done")  # type: ignore[arg-type]
-    return run
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[int]]:
-    """Ctrl-C is noted, not raised: the run ends at the next look."""
-    stopping: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: stopping.append(number))
-    try:
-        yield stopping
-    finally:
-        signal.signal(signal.SIGINT, before)
+        show(summary)
 
 
 def _cost(runs: list[Run], wall: float) -> dict[str, float | int | str]:
@@ -126,37 +84,3 @@ def _cost(runs: list[Run], wall: float) -> dict[str, float | int | str]:
 
 def _write(path: Path, data: bytes) -> None:
     path.write_bytes(msgspec.json.format(data) + b"\n")
-
-
-def _show(summary: Summary) -> None:
-    """The figures that are looked at first."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
-    if not summary.complete:
-        console.print("[yellow]stopped early: these figures cover what was simulated by then[/]")
-    table = Table(title=f"{format_duration(summary.simulated)} simulated, {len(summary.seeds)} seed(s)")
-    for heading in ("who", "requests", "completed", "ttft p50", "ttft p99", "itl p99", "e2e p99", "goodput"):
-        table.add_column(heading, justify="left" if heading == "who" else "right", no_wrap=True)
-    for group in summary.groups:
-        table.add_row(*_row(group))
-    console.print(table)
-
-
-def _row(group: GroupSummary) -> tuple[str, ...]:
-    who = {"all": "all", "tier": f"tier {group.name}"}.get(group.kind, f"{group.name} ({group.tier})")
-    num = sum(group.num)
-    completed = sum(outcomes.get("completed", 0) for outcomes in group.outcomes)
-    times = [_time(group.figures.get(name)) for name in ("ttft_p50", "ttft_p99", "itl_p99", "e2e_p99")]
-    good = group.figures.get("goodput_ratio")
-    ratio = "–" if good is None or good.mean is None else f"{good.mean:.1%}"
-    return who, f"{num:,}", f"{completed / num:.1%}" if num else "–", *times, ratio
-
-
-def _time(estimate: Estimate | None) -> str:
-    if estimate is None or estimate.mean is None:
-        return "–"  # too few for that quantile
-    if estimate.low is None or estimate.high is None:
-        return format_duration(estimate.mean)
-    low, high = format_duration(max(0.0, estimate.low), 2), format_duration(estimate.high, 2)
-    return f"{format_duration(estimate.mean)} ({low} – {high})"

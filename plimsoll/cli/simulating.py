@@ -1,25 +1,34 @@
 """One seed of `plimsoll simulate`, in this process or another: a run, its data directory, its figures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from plimsoll.analytics.figures import Report
 from plimsoll.analytics.report import report_of
 from plimsoll.cli import workloads
+from plimsoll.cli.crew import Stopped, Tell
+from plimsoll.cli.report import make
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.decisions import Settle
+from plimsoll.governor.events import ReplicaReport
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
 from plimsoll.policy.presets import preset
 from plimsoll.requestlog.record import Record
 from plimsoll.sim.simulation import EPOCH, Simulation
-from plimsoll.sim.summary import ReplicaSummary, Run
+from plimsoll.sim.spending import Spending
+from plimsoll.sim.summary import LeftOut, ReplicaSummary, Run
 from plimsoll.sim.workload import Workload
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.projections import Projections
 
-SLICE = 20.0  # simulated s between two looks at the progress, at the interrupt and at the journal
+NUM_SLICES = 600
+"""Looks at the progress, the interrupt, the replicas and the journal, over a run …"""
+SHORTEST_SLICE, LONGEST_SLICE = 1.0, 20.0
+"""… but no nearer and no farther from one another than this, simulated s."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +41,19 @@ class Task:
     duration: float  # s; 0: the workload's own
     seed: int
     data: Path | None  # data directory to leave; None: none
+    policy_text: str = ""  # instead of the file's, where it was changed
+    workload_text: str = ""
 
 
-def policy_at(path: Path, rules: str) -> Policy:
-    """The policy of a file, under the scheduling rules asked for."""
-    policy = document.load(path)
+def policy_at(path: Path, rules: str, text: str = "") -> Policy:
+    """The policy of a file (or a changed text of it), under the scheduling rules asked for."""
+    policy = document.parse(text, str(path)) if text else document.load(path)
     return preset(policy, rules) if rules else policy
 
 
 def policy_of(task: Task) -> Policy:
     """The policy, under the scheduling rules asked for."""
-    return policy_at(task.policy_path, task.rules)
+    return policy_at(task.policy_path, task.rules, task.policy_text)
 
 
 def profiles_of(policy: Policy) -> dict[str, EngineProfile]:
@@ -50,62 +61,116 @@ def profiles_of(policy: Policy) -> dict[str, EngineProfile]:
     return {pool.profile: profiles.load(pool.profile) for pool in policy.pools if pool.profile}
 
 
-def workload_of(task: Task) -> Workload:
-    """The workload, as long as asked for."""
-    models = [pool.model for pool in policy_of(task).pools]
-    return workloads.load(task.workload_path)[0].lasting(task.duration, models[0] if models else "")
+def workload_of(task: Task, policy: Policy) -> tuple[Workload, tuple[LeftOut, ...]]:
+    """The workload, as long as asked for, and what of its traces was left out."""
+    load, left_out = workloads.load(task.workload_path, task.workload_text)
+    return load.lasting(task.duration, policy.pools[0].model if policy.pools else ""), left_out
 
 
-def run_task(task: Task, progress: Callable[[float, int], None], stopped: Callable[[], bool]) -> Run:
+def run_task(task: Task, progress: Tell, stopped: Stopped) -> Run:
     """Simulate; `progress` is told the simulated time and the requests so far, `stopped` asked now and then."""
-    policy, workload = policy_of(task), workload_of(task)
-    known = profiles_of(policy)
-    settled: list[Settle] = []
-    simulation = Simulation(policy, known, workload.arrivals(task.seed), settled.append)
-    journal = None if task.data is None else Journal.open(task.data, clock=lambda: simulation.now)
-    try:
-        if journal is not None and task.data is not None:
-            (task.data / "policy.yaml").write_text(task.policy_path.read_text())
-            journal.policy(EPOCH, policy)
-        records = _records(simulation, settled, journal, progress, stopped)
-        report = report_of(records, policy, source=f"simulation, seed {task.seed}")
-    finally:
-        if journal is not None:
-            journal.close()
-    if task.data is not None:
-        with Projections(task.data) as projections:
+    policy = policy_of(task)
+    return _Running(task, policy, workload_of(task, policy)[0], progress, stopped).run()
+
+
+class _Running:
+    """One run with everything that watches it."""
+
+    def __init__(self, task: Task, policy: Policy, load: Workload, progress: Tell, stopped: Stopped) -> None:
+        self._task = task
+        self._policy = policy
+        self._duration = load.duration
+        self._progress = progress
+        self._stopped = stopped
+        self._settled: list[Settle] = []
+        self._start_at = load.start_at or EPOCH
+        self._slice = min(LONGEST_SLICE, max(SHORTEST_SLICE, load.duration / NUM_SLICES))
+        self._spending = Spending(policy, self._start_at, load.duration)
+        arrivals = load.arrivals(task.seed)
+        self._simulation = Simulation(policy, profiles_of(policy), arrivals, self._settled.append, self._start_at)
+        self._looks = _Looks()
+
+    def run(self) -> Run:
+        report = self._report_kept(self._task.data) if self._task.data is not None else self._report_of(None)
+        simulation = self._simulation
+        return Run(
+            seed=self._task.seed,
+            num_requests=simulation.num_arrived,
+            simulated=simulation.now - self._start_at,
+            report=report,
+            replicas=self._looks.replicas(simulation, self._policy),
+            complete=simulation.ended,
+            spending=self._spending.curves(),
+            duration=self._duration,
+        )
+
+    def _report_of(self, journal: Journal | None) -> Report:
+        return report_of(self._records(journal), self._policy, source=f"simulation, seed {self._task.seed}")
+
+    def _report_kept(self, data: Path) -> Report:
+        """As a gateway would leave it, and what `plimsoll report` says of that, with intervals by blocks of time."""
+        with closing(Journal.open(data, clock=lambda: self._simulation.now)) as journal:
+            (data / "policy.yaml").write_text(self._task.policy_text or self._task.policy_path.read_text())
+            journal.policy(self._start_at, self._policy)
+            for _ in self._records(journal):
+                pass
+        with Projections(data) as projections:
             projections.catch_up()
-    replicas = tuple(_replica(simulation, number) for number in range(len(simulation.fleet.replicas)))
-    return Run(task.seed, simulation.num_arrived, simulation.now - EPOCH, report, replicas)
+        if not self._simulation.num_arrived:
+            return report_of((), self._policy, source=f"simulation, seed {self._task.seed}")
+        return make(data, since=None, until=None, tenant=None, policy=None)[0]
 
-
-def _records(
-    simulation: Simulation,
-    settled: list[Settle],
-    journal: Journal | None,
-    progress: Callable[[float, int], None],
-    stopped: Callable[[], bool],
-) -> Iterator[Record]:
-    """The rows as they are made, slice by slice, so that a long run needs no memory for them."""
-    until = EPOCH
-    while not (simulation.ended or stopped()):
-        until += SLICE
-        simulation.run(until)
-        for settle in settled:
+    def _records(self, journal: Journal | None) -> Iterator[Record]:
+        """The rows as they are made, slice by slice, so that a long run needs no memory for them."""
+        simulation, until = self._simulation, self._start_at
+        while not (simulation.ended or self._stopped()):
+            until += self._slice
+            simulation.run(until)
+            for settle in self._settled:
+                if journal is not None:
+                    journal.settle(settle)
+                self._spending.add(settle.record)
+                yield settle.record
+            self._settled.clear()
+            if not simulation.ended:
+                self._looks.add(simulation.fleet.report(until))
             if journal is not None:
-                journal.settle(settle)
-            yield settle.record
-        settled.clear()
-        if journal is not None:
-            journal.flush()
-        progress(min(until, simulation.now) - EPOCH, simulation.num_arrived)
+                journal.flush()
+            self._progress(min(until, simulation.now) - self._start_at, simulation.num_arrived)
 
 
-def _replica(simulation: Simulation, number: int) -> ReplicaSummary:
-    replica = simulation.fleet.replicas[number]
-    counts = replica.counts()
-    hits = counts.prefix_hits / counts.prefix_queries if counts.prefix_queries else None
-    return ReplicaSummary(replica.name, counts.num_steps, counts.num_preemptions, hits)
+class _Looks:
+    """What replicas said of themselves at regular looks."""
+
+    def __init__(self) -> None:
+        self._num = 0
+        self._busy: list[int] = []
+        self._sums: list[list[float]] = []
+
+    def add(self, reports: tuple[ReplicaReport, ...]) -> None:
+        if not self._num:
+            self._busy = [0] * len(reports)
+            self._sums = [[0.0, 0.0, 0.0] for _ in reports]
+        self._num += 1
+        for number, report in enumerate(reports):
+            running, waiting = report.running or 0, report.waiting or 0
+            self._busy[number] += running + waiting > 0
+            for place, value in enumerate((report.kv_usage or 0.0, running, waiting)):
+                self._sums[number][place] += value
+
+    def replicas(self, simulation: Simulation, policy: Policy) -> tuple[ReplicaSummary, ...]:
+        pools = [pool.name for pool in policy.pools for _ in pool.replicas]
+        return tuple([self._replica(simulation, number, pool) for number, pool in enumerate(pools)])
+
+    def _replica(self, simulation: Simulation, number: int, pool: str) -> ReplicaSummary:
+        replica = simulation.fleet.replicas[number]
+        counts = replica.counts()
+        hits = counts.prefix_hits / counts.prefix_queries if counts.prefix_queries else None
+        busy = self._busy[number] / self._num if self._num else None
+        kv, running, waiting = [value / self._num for value in self._sums[number]] if self._num else [None] * 3
+        return ReplicaSummary(
+            replica.name, counts.num_steps, counts.num_preemptions, hits, pool, busy, kv, running, waiting
+        )
 
 
 def never() -> bool:
@@ -115,8 +180,3 @@ def never() -> bool:
 
 def quiet(_at: float, _num: int) -> None:
     """A run that nobody watches."""
-
-
-def run_quietly(task: Task) -> Run:
-    """For processes of a pool."""
-    return run_task(task, quiet, never)

@@ -4,31 +4,29 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
-
 from plimsoll.errors import TraceError, UsageError
+from plimsoll.sim.summary import LeftOut
 from plimsoll.sim.workload import Workload
 from plimsoll.sim.workloaddocument import parse
 from plimsoll.storage import traces
 from plimsoll.storage.tracerow import TraceRow
 
 
-class LeftOut(Struct, frozen=True):
-    """Rows of a trace that are not simulated, because they break a rule."""
-
-    file: str
-    num: int
-    first: str  # the first of them, with its row and rule
-
-
-def load(path: Path) -> tuple[Workload, tuple[LeftOut, ...]]:
-    """A workload file, its traces read (their paths are relative to it). Raises UsageError, PolicyError, TraceError."""
+def text_of(path: Path) -> str:
+    """The text of a workload file. Raises UsageError where there is none."""
     if not path.is_file():
         raise UsageError(f"no workload file {path}")
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+def load(path: Path, text: str = "") -> tuple[Workload, tuple[LeftOut, ...]]:
+    """A workload file (or a changed text of it) with its traces, whose paths are relative to it.
+
+    Raises UsageError, PolicyError, TraceError.
+    """
     left_out: Counter[str] = Counter()
     first: dict[str, str] = {}
 
@@ -39,5 +37,5 @@ def load(path: Path) -> tuple[Workload, tuple[LeftOut, ...]]:
 
         return list(traces.read(path.parent / file, note if leave_out else None))
 
-    workload = parse(text, str(path), read)
+    workload = parse(text or text_of(path), str(path), read)
     return workload, tuple([LeftOut(file, num, first[file]) for file, num in left_out.items()])

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from plimsoll.sim.summary import Estimate, estimate
+from plimsoll.sim.estimate import Estimate, estimate
 from plimsoll.sim.trial import FEW, Breach, Key, Trial
 
 TOLERANCE: Final = 0.02

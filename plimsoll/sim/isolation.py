@@ -7,8 +7,8 @@ from msgspec import Struct
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.decisions import Settle
 from plimsoll.policy.policy import Policy
+from plimsoll.sim.estimate import Estimate, estimate
 from plimsoll.sim.simulation import EPOCH, Simulation
-from plimsoll.sim.summary import Estimate, estimate
 from plimsoll.sim.workload import Workload
 
 

@@ -1,28 +1,15 @@
 """What a simulation says: figures by group with an interval over seeds, the same bytes for the same inputs."""
 
 from collections.abc import Sequence
-from math import sqrt
 from typing import Final
 
 from msgspec import Struct
 
-from plimsoll.analytics.figures import GroupFigures, LatencyFigure, Report
+from plimsoll.analytics.figures import GroupFigures, LatencyFigure, ObjectiveFigure, Report
+from plimsoll.sim.estimate import Estimate, estimate
+from plimsoll.sim.spending import Curve, SpendingSummary, summarise_spending
 
-SCHEMA: Final = 1
-_T95: Final = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086,
-)  # fmt: skip
-"""Student's t, two-sided 95 %, for 1 to 20 degrees of freedom; 1.96 beyond is a little narrow and said so nowhere."""
-
-
-class Estimate(Struct, frozen=True):
-    """A figure over seeds. `low` and `high` bound its mean at 95 %; with one seed, as the report bounds it itself."""
-
-    mean: float | None
-    low: float | None
-    high: float | None
-    values: tuple[float | None, ...]  # by seed
+SCHEMA: Final = 2
 
 
 class GroupSummary(Struct, frozen=True):
@@ -37,12 +24,33 @@ class GroupSummary(Struct, frozen=True):
 
 
 class ReplicaSummary(Struct, frozen=True):
-    """One replica over one run."""
+    """One replica over one run. Ratios are means of regular looks at it; None: nobody looked."""
 
     name: str
     num_steps: int
     preemptions: int
     hit_ratio: float | None  # prompt tokens found in the prefix cache; None: nothing was looked up
+    pool: str = ""
+    busy_ratio: float | None = None  # looks at which anything ran there
+    kv_usage: float | None = None
+    running: float | None = None  # sequences
+    waiting: float | None = None
+
+
+class PoolSummary(Struct, frozen=True):
+    """All replicas of a pool: their mean, with its interval over seeds."""
+
+    name: str
+    num_replicas: int
+    figures: dict[str, Estimate]
+
+
+class LeftOut(Struct, frozen=True):
+    """Rows of a trace that are not simulated, because they break a rule."""
+
+    file: str
+    num: int
+    first: str  # the first of them, with its row and rule
 
 
 class Run(Struct, frozen=True):
@@ -53,6 +61,9 @@ class Run(Struct, frozen=True):
     simulated: float  # s
     report: Report
     replicas: tuple[ReplicaSummary, ...]
+    complete: bool = True
+    spending: tuple[Curve, ...] = ()
+    duration: float = 0.0  # s that were asked for
 
 
 class Summary(Struct, frozen=True):
@@ -65,22 +76,15 @@ class Summary(Struct, frozen=True):
     simulated: float  # s a seed
     groups: tuple[GroupSummary, ...]
     replicas: tuple[tuple[ReplicaSummary, ...], ...]  # by seed
+    pools: tuple[PoolSummary, ...] = ()
+    spending: tuple[SpendingSummary, ...] = ()  # of error budgets, over time
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def estimate(values: Sequence[float | None]) -> Estimate:
-    """Mean and its 95 % interval by Student's t; None where a seed has no figure."""
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return Estimate(None, None, None, tuple(values))
-    mean = sum(known) / len(known)
-    if len(known) == 1:
-        return Estimate(mean, None, None, tuple(values))
-    spread = sqrt(sum((value - mean) ** 2 for value in known) / (len(known) - 1) / len(known))
-    width = spread * (_T95[len(known) - 2] if len(known) - 2 < len(_T95) else 1.96)
-    return Estimate(mean, mean - width, mean + width, tuple(values))
-
-
-def summarise(runs: Sequence[Run], policy_version: str, *, complete: bool) -> Summary:
+def summarise(
+    runs: Sequence[Run], policy_version: str, *, complete: bool, left_out: tuple[LeftOut, ...] = ()
+) -> Summary:
     """All seeds together, in their order."""
     keys: dict[tuple[str, str, str], None] = {}
     for run in runs:
@@ -89,11 +93,22 @@ def summarise(runs: Sequence[Run], policy_version: str, *, complete: bool) -> Su
         SCHEMA,
         policy_version,
         tuple(run.seed for run in runs),
-        complete,
+        complete and all(run.complete for run in runs),
         max((run.simulated for run in runs), default=0.0),
         tuple(_group(key, runs) for key in keys),
         tuple(run.replicas for run in runs),
+        _pools(runs),
+        summarise_spending([run.spending for run in runs], max((run.duration for run in runs), default=0.0)),
+        left_out,
+        _notes(runs),
     )
+
+
+def _notes(runs: Sequence[Run]) -> tuple[str, ...]:
+    """How the intervals come about."""
+    if len(runs) > 1:
+        return (f"Intervals are of the mean over {len(runs)} seeds (Student's t, 95 %).",)
+    return runs[0].report.notes if runs else ()
 
 
 def _groups(report: Report) -> list[GroupFigures]:
@@ -120,7 +135,10 @@ def _group(key: tuple[str, str, str], runs: Sequence[Run]) -> GroupSummary:
 def _estimate(name: str, figures: Sequence[dict[str, "Estimate"]]) -> Estimate:
     if len(figures) == 1:
         return figures[0][name]
-    return estimate([each[name].mean if name in each else None for each in figures])
+    nums = [each[name].num for each in figures if name in each]
+    known = [num for num in nums if num is not None]
+    values = [each[name].mean if name in each else None for each in figures]
+    return estimate(values, sum(known) if known else None)
 
 
 def _figures(group: GroupFigures) -> dict[str, Estimate]:
@@ -129,26 +147,54 @@ def _figures(group: GroupFigures) -> dict[str, Estimate]:
     for latency in (*group.latencies, group.itl):
         figures.update(_quantiles(latency))
     good = group.goodput
-    figures["goodput_ratio"] = Estimate(good.ratio, good.low, good.high, (good.ratio,))
-    figures["goodput_per_second"] = _single(good.per_second)
+    figures["goodput_ratio"] = Estimate(good.ratio, good.low, good.high, (good.ratio,), good.num_judged)
+    figures["goodput_per_second"] = _single(good.per_second, good.num_met)
     for objective in group.objectives:
-        judged = objective.num_good + objective.num_bad
-        figures[f"attainment:{objective.name}"] = _single(objective.num_good / judged if judged else None)
-        spent = sum(budget.spent for budget in objective.budgets)
-        if objective.budgets:
-            figures[f"budget_spent:{objective.name}"] = _single(float(spent))
+        figures.update(_objective(objective))
+    return figures
+
+
+def _objective(objective: ObjectiveFigure) -> dict[str, Estimate]:
+    kept, judged = objective.attainment, objective.num_good + objective.num_bad
+    figures = {f"attainment:{objective.name}": Estimate(kept.ratio, kept.low, kept.high, (kept.ratio,), judged)}
+    if objective.budgets:
+        spent, granted = (sum(getattr(each, name) for each in objective.budgets) for name in ("spent", "granted"))
+        figures[f"budget_spent:{objective.name}"] = _single(float(spent), judged)
+        figures[f"budget_spent_ratio:{objective.name}"] = _single(spent / granted if granted else None, judged)
     return figures
 
 
 def _quantiles(latency: LatencyFigure) -> dict[str, Estimate]:
+    num = latency.num + latency.num_cut_off
     found = {
-        f"{latency.name}_p{100 * figure.quantile:g}": Estimate(figure.value, figure.low, figure.high, (figure.value,))
-        for figure in latency.quantiles
+        f"{latency.name}_p{100 * each.quantile:g}": Estimate(each.value, each.low, each.high, (each.value,), num)
+        for each in latency.quantiles
     }
     ratio = latency.p99_over_p50
-    found[f"{latency.name}_p99_over_p50"] = Estimate(ratio.value, ratio.low, ratio.high, (ratio.value,))
+    found[f"{latency.name}_p99_over_p50"] = Estimate(ratio.value, ratio.low, ratio.high, (ratio.value,), num)
     return found
 
 
-def _single(value: float | None) -> Estimate:
-    return Estimate(value, None, None, (value,))
+def _single(value: float | None, num: int | None = None) -> Estimate:
+    return Estimate(value, None, None, (value,), num)
+
+
+def _pools(runs: Sequence[Run]) -> tuple[PoolSummary, ...]:
+    names: dict[str, None] = {}
+    for run in runs:
+        names.update({replica.pool: None for replica in run.replicas})
+    return tuple(_pool(name, runs) for name in names)
+
+
+def _pool(name: str, runs: Sequence[Run]) -> PoolSummary:
+    by_run = [[replica for replica in run.replicas if replica.pool == name] for run in runs]
+    figures = {
+        figure: estimate([_mean([getattr(replica, figure) for replica in replicas]) for replicas in by_run])
+        for figure in ("busy_ratio", "kv_usage", "running", "waiting", "hit_ratio", "preemptions")
+    }
+    return PoolSummary(name, max(len(replicas) for replicas in by_run), figures)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,6 +1,11 @@
 """`plimsoll simulate` from the command line: results, their sameness, what it refuses, what it keeps when stopped."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +14,9 @@ import pytest
 
 from plimsoll.cli.simulate import simulate
 from plimsoll.cli.simulating import Task, never, quiet, run_task
-from plimsoll.errors import PolicyError, UsageError
-from plimsoll.sim.summary import Summary, estimate, summarise
+from plimsoll.errors import PolicyError, TraceError, UsageError
+from plimsoll.sim.estimate import estimate, student
+from plimsoll.sim.summary import Summary, summarise
 from plimsoll.sim.workloaddocument import parse
 from plimsoll.storage.query import records
 
@@ -61,9 +67,22 @@ def test_leaves_what_a_gateway_leaves_and_the_same_whatever_the_jobs(
     assert len(rows) == whole.num[0] > 100
     assert whole.outcomes[0]["completed"] == whole.num[0]
     ttft = whole.figures["ttft_p50"]
+    assert ttft.num == len(rows) + whole.num[1]
     assert ttft.mean is not None
     assert ttft.low is not None
     assert ttft.low < ttft.mean
+    kept = summary.groups[1].figures["attainment:ttft"]
+    assert kept.mean is not None
+    assert 0.9 < kept.mean <= 1.0
+    (pool,) = summary.pools
+    busy = pool.figures["busy_ratio"].mean
+    assert busy is not None
+    assert 0.1 < busy <= 1.0
+    spent = {(curve.tenant, curve.objective): curve for curve in summary.spending}
+    judged = sum(run["completed"] for group in summary.groups for run in group.outcomes if group.name == "acme") / 2
+    assert spent["acme", "availability"].granted[-1] == pytest.approx(int(judged * 0.001), abs=1)
+    assert spent["acme", "ttft"].at[-1] == 20.0
+    assert list(spent["acme", "ttft"].spent) == sorted(spent["acme", "ttft"].spent)
     assert all(replica.hit_ratio for replica in summary.replicas[0])
     assert json.loads((one / "run.json").read_text())["num_requests"] == sum(whole.num)
 
@@ -79,7 +98,49 @@ def test_a_run_stopped_by_hand_keeps_what_there_is(files: Path) -> None:
     part = run_task(Task(files / "policy.yaml", files / "w.yaml", "", 100.0, 1, files / "part"), quiet, stopped)
     assert 0 < part.report.total.num < whole.report.total.num
     assert len(list(records(files / "part"))) == part.report.total.num
-    assert not summarise([part], "v", complete=False).complete
+    assert not part.complete
+    assert not summarise([part], "v", complete=True).complete
+
+
+def test_one_seed_has_the_intervals_of_its_report(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(files, "one", duration=70.0)
+    assert "Intervals are widened by how much neighbouring requests resemble each other" in capsys.readouterr().out
+    summary = msgspec.json.decode((out / "summary.json").read_bytes(), type=Summary)
+    kept = summary.groups[1].figures["attainment:ttft"]
+    assert kept.low is not None
+    assert kept.low < 1.0
+
+
+def test_what_a_trace_leaves_out_is_counted(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "t.csv").write_text("at,prompt_tokens,output_tokens\n0,50,5\n1,0,5\n2,50,5\n1.5,50,5\n3,70,5\n")
+    (files / "traced.yaml").write_text("traces: [{file: t.csv, leave_out_faulty: true, tenants: [{name: acme}]}]")
+    out = run(files, "traced", workload="traced.yaml")
+    assert "left out 2 rows of t.csv, the first: row 2: prompt 0, output 5: zero length" in capsys.readouterr().out
+    summary = msgspec.json.decode((out / "summary.json").read_bytes(), type=Summary)
+    assert summary.groups[0].num == (3,)
+    assert summary.left_out[0].num == 2
+    (files / "traced.yaml").write_text("traces: [{file: t.csv, tenants: [{name: acme}]}]")
+    with pytest.raises(TraceError, match=r"t.csv, row 2: prompt 0, output 5: zero length"):
+        run(files, "strict", workload="traced.yaml")
+
+
+def test_ctrl_c_ends_all_processes_in_order(files: Path) -> None:
+    command = [sys.executable, "-m", "plimsoll", "simulate", "-c", str(files / "policy.yaml"), "--workload"]
+    command += [str(files / "w.yaml"), "--out", str(files / "cut"), "--duration", "5h", "--seeds", "3", "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        journal = files / "cut" / "seed-1"
+        deadline = time.monotonic() + 40
+        while not any(journal.rglob("*.log")) and not any(journal.rglob("*")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1.0)
+        os.killpg(child.pid, signal.SIGINT)
+        printed, _ = child.communicate(timeout=50)
+    assert child.returncode == 0
+    assert "stopped early" in printed
+    summary = msgspec.json.decode((files / "cut" / "summary.json").read_bytes(), type=Summary)
+    assert not summary.complete
+    assert 1 <= len(summary.seeds) <= 2
+    assert len(list(records(journal))) == summary.groups[0].num[0]
 
 
 @pytest.mark.parametrize(
@@ -115,3 +176,5 @@ def test_intervals_over_seeds() -> None:
     assert estimate([1.0, 3.0]).high == pytest.approx(2 + 12.706)
     assert estimate([1.0, None]).mean is None
     assert estimate([4.0]).low is None
+    assert student(30) == pytest.approx(2.0423, abs=1e-3)
+    assert student(60) == pytest.approx(2.0003, abs=1e-3)
