@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "headroom": "Tell how much more of a mix (or of one tier or tenant) can be taken until the first objective breaks, "
     "and where.",
     "simulate": "Run the live policy on a virtual clock, against engines modelled step by step.",
+    "sweep": "Simulate a grid of policies or workloads to one table; a stopped sweep goes on where it was.",
     "ledger": "Prove that the ledger balances and agrees with the log, or rebuild it from the log.",
     "project": "Bring the ledger and the request log's Parquet files up to the journal of a data directory.",
     "import_": "Read SLOs of OpenSLO (v1, v1alpha), Sloth, Pyrra and slo-generator, and tell what could not be read.",

@@ -57,7 +57,7 @@ def _row(group: GroupSummary) -> tuple[str, ...]:
     who = {"all": "all", "tier": f"tier {group.name}"}.get(group.kind, f"{group.name} ({group.tier})")
     num = sum(group.num)
     completed = sum(outcomes.get("completed", 0) for outcomes in group.outcomes)
-    times = [_time(group.figures.get(name)) for name in _TIMES]
+    times = [time_text(group.figures.get(name)) for name in _TIMES]
     good = group.figures.get("goodput_ratio")
     ratio = "–" if good is None or good.mean is None else f"{good.mean:.1%}"
     return escape(who), f"{num:,}", f"{completed / num:.1%}" if num else "–", *times, ratio, _budget(group)
@@ -77,9 +77,10 @@ def _budget(group: GroupSummary) -> str:
     return f"[{colour}]{escape(name)} {most:.0%} spent[/]"
 
 
-def _time(estimate: Estimate | None) -> str:
+def time_text(estimate: Estimate | None) -> str:
+    """A latency with its interval; – where there are too few values for it."""
     if estimate is None or estimate.mean is None:
-        return "–"  # too few for that quantile
+        return "–"
     if estimate.low is None or estimate.high is None:
         return format_duration(estimate.mean)
     low, high = format_duration(max(0.0, estimate.low), 2), format_duration(estimate.high, 2)
