@@ -11,6 +11,8 @@ from cyclopts import Parameter
 
 from plimsoll.cli.options import Port
 from plimsoll.cli.serving import Settings, serve_until_told
+from plimsoll.errors import UsageError
+from plimsoll.gateway.tls import ServingTls
 
 
 def serve(
@@ -25,6 +27,9 @@ def serve(
     writer: int = 1,
     project: bool = True,
     ledger: str | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    tls_client_ca: Path | None = None,
 ) -> None:
     """Serve the OpenAI API in front of the policy's replicas, by the policy's rules.
 
@@ -53,15 +58,31 @@ def serve(
         Whether to start the process that writes Parquet files and the ledger from the journal.
     ledger
         Keep the books in PostgreSQL: postgresql://user@host/name. Default: ledger.sqlite in the data directory.
+    tls_cert
+        Serve TLS with this certificate (PEM, with its chain); read again at SIGHUP.
+    tls_key
+        The certificate's key (PEM, without passphrase). Default: in the same file.
+    tls_client_ca
+        Take only clients whose certificate one of these authorities has signed (PEM).
     """
+    tls = _tls(tls_cert, tls_key, tls_client_ca)
+    _run(Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project, ledger, tls))
+
+
+def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ServingTls | None:
+    if cert is None and (key or client_ca):
+        raise UsageError("--tls-key and --tls-client-ca need --tls-cert")
+    return None if cert is None else ServingTls(str(cert), str(key or cert), str(client_ca or ""))
+
+
+def _run(settings: Settings) -> None:
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S%z",
     )
-    settings = Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project, ledger)
-    import uvloop  # noqa: PLC0415 - help and --version need no event loop
+    import uvloop  # noqa: PLC0415 - help and version need no event loop
 
     gc.collect()
     gc.freeze()

@@ -20,6 +20,7 @@ from plimsoll.gateway.admin import Admin, Reloaded
 from plimsoll.gateway.app import App, Promise, cannot_listen
 from plimsoll.gateway.clock import wall_clock
 from plimsoll.gateway.feed import Feed
+from plimsoll.gateway.tls import ServingTls
 from plimsoll.policy import document
 from plimsoll.policy.presets import preset
 from plimsoll.storage import projector
@@ -44,6 +45,7 @@ class Settings(Struct, frozen=True):
     writer: int
     project: bool
     ledger: str | None = None
+    tls: ServingTls | None = None
 
 
 def read_promise(settings: Settings) -> Promise:
@@ -99,6 +101,8 @@ class Service:
         """See `Operations`."""
         async with self._one_reload:  # what was read last is what is in force
             promise = await asyncio.to_thread(read_promise, self._settings)  # a millisecond a tenant
+            if self._settings.tls is not None:
+                await asyncio.to_thread(self._settings.tls.reload)
             await self._app.change_policy(promise)
             self._take_policy(promise)
         _log.info("policy %s is in force", promise.policy.version)
@@ -136,7 +140,7 @@ async def serve_until_told(settings: Settings) -> None:
     projecting = Projecting(lambda: projector.command(settings.data, settings.ledger))
     stops = _stops(service)
     try:
-        port = await app.listen(settings.host, settings.port)
+        port = await app.listen(settings.host, settings.port, settings.tls.context if settings.tls else None)
         try:
             admin_port = await admin.listen(settings.admin_host, settings.admin_port)
         except OSError as error:
@@ -191,8 +195,9 @@ def _token(data: Path) -> tuple[Path, str]:
 
 def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path) -> None:
     host, admin_host = _shown(settings.host), _shown(settings.admin_host)
+    scheme = "https" if settings.tls else "http"
     sys.stdout.write(
-        f"READY http://{host}:{port} admin http://{admin_host}:{admin_port} token {token_file.resolve()}\n"
+        f"READY {scheme}://{host}:{port} admin http://{admin_host}:{admin_port} token {token_file.resolve()}\n"
     )
     sys.stdout.flush()
 

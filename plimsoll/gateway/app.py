@@ -7,6 +7,7 @@ import asyncio
 import errno
 import logging
 import os
+import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ from plimsoll.gateway.guard import Guard
 from plimsoll.gateway.hands import Clock
 from plimsoll.gateway.probe import Prober
 from plimsoll.gateway.server import HttpServer
+from plimsoll.gateway.tls import engine_contexts
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
@@ -63,12 +65,13 @@ class App:
         self.prober = Prober(clock, self.driver.replicas_reported)
         self._probing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
+        self._speak_tls(engine_contexts(promise.policy))
         self._note_policy(promise.policy)
 
-    async def listen(self, host: str, port: int) -> int:
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Begin to serve there (port 0: any free one); the port. UsageError where we cannot listen."""
         try:
-            bound = await self.server.listen(host, port)
+            bound = await self.server.listen(host, port, tls)
         except OSError as error:
             raise UsageError(cannot_listen(host, port, error, "--port")) from error
         await self.prober.meet(self.driver.policy, FIRST_LOOK)
@@ -92,6 +95,8 @@ class App:
     async def change_policy(self, promise: Promise) -> None:
         """Go by another policy, once its replicas have been asked. Open requests, connections, learnt figures stay."""
         async with self._changing:
+            contexts = await asyncio.to_thread(engine_contexts, promise.policy)
+            self._speak_tls(contexts)
             await self.prober.meet(promise.policy, FIRST_LOOK)
             self.driver.change_policy(promise.policy, promise.profiles)
             self.server.rules = promise.policy.gateway
@@ -120,6 +125,9 @@ class App:
         await self.server.close()
         self._threads.shutdown()
         self.journal.close()
+
+    def _speak_tls(self, contexts: Mapping[str, ssl.SSLContext]) -> None:
+        self.server.upstreams.contexts = self.prober.contexts = contexts
 
     def _note_policy(self, policy: Policy) -> None:
         try:

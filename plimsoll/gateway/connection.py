@@ -163,8 +163,9 @@ class ClientConnection(Client):
             self._transport.close()
 
     def close_if_idle(self) -> None:
-        """Close unless a request is being read or answered."""
-        if self._mode is _SERVING and self.exchange is None and not self._reader.started_at:
+        """Close unless a request is being read or answered, or the first one may be on its way."""
+        fresh = not self._reader.request.arrived_at
+        if self._mode is _SERVING and self.exchange is None and not self._reader.started_at and not fresh:
             self.close()
 
     def check(self, now: float) -> None:
@@ -182,7 +183,7 @@ class ClientConnection(Client):
         elif self._reader.started_at:
             if now - self._reader.started_at > timeouts.request:
                 self._refuse(self._reader.unfinished(), Reason.REQUEST_TIMEOUT)
-        elif now - self._since > timeouts.keep_alive:
+        elif now - self._since > (LINGER if self._listener.draining else timeouts.keep_alive):
             self.close()
 
     # --- steps ---

@@ -1,11 +1,15 @@
 """One small HTTP GET, for probes: no pool, no redirects, bounded in time and size."""
 
 import asyncio
+import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
 import httptools
 
+from plimsoll.gateway.tls import default_context
+
+Headers = tuple[tuple[bytes, bytes], ...]
 LARGEST: Final = 8 * 1024 * 1024  # bytes of a page
 
 
@@ -25,17 +29,20 @@ class _Page:
         self.complete = True
 
 
-async def get(url: str, path: str, headers: tuple[tuple[bytes, bytes], ...], seconds: float) -> tuple[int, bytes]:
+async def get(
+    url: str, path: str, headers: Headers, seconds: float, tls: ssl.SSLContext | None = None
+) -> tuple[int, bytes]:
     """Status and body of GET `path` at that base URL. Raises OSError (refused, reset, NotHttp) or TimeoutError."""
     async with asyncio.timeout(seconds):
-        return await _get(url, path, headers)
+        return await _get(url, path, headers, tls)
 
 
-async def _get(url: str, path: str, headers: tuple[tuple[bytes, bytes], ...]) -> tuple[int, bytes]:
+async def _get(url: str, path: str, headers: Headers, tls: ssl.SSLContext | None) -> tuple[int, bytes]:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
-    reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure or None)
+    context = (tls or default_context()) if secure else None
+    reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
     try:
         lines = b"".join(b"%s: %s\r\n" % header for header in headers)
         target = (parts.path.rstrip("/") + path).encode()

@@ -3,12 +3,13 @@
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from plimsoll.gateway.hands import Clock
+from plimsoll.gateway.tls import default_context
 from plimsoll.gateway.upstream import UpstreamConnection
 
 IDLE_LIMIT = 4.0
@@ -29,8 +30,10 @@ class Caller(Protocol):
 class Origin:
     """One engine's address and its idle connections, the last used first."""
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: Clock, tls: Callable[[str], ssl.SSLContext]) -> None:
+        """`tls` says how to speak to that URL, asked at each dial: a policy may change it."""
         parts = urlsplit(url)
+        self._url, self._context = url, tls
         self._tls = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._tls else 80)
@@ -55,10 +58,9 @@ class Origin:
 
     async def _dial(self, caller: Caller) -> None:
         loop = asyncio.get_running_loop()
+        context = self._context(self._url) if self._tls else None
         try:
-            _, upstream = await loop.create_connection(
-                self._connection, self._host, self._port, ssl=_tls_context() if self._tls else None
-            )
+            _, upstream = await loop.create_connection(self._connection, self._host, self._port, ssl=context)
         except (OSError, UnicodeError):  # UnicodeError: a host name that IDNA cannot encode
             caller.not_connected()
         else:
@@ -95,13 +97,17 @@ class Upstreams:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._origins: dict[str, Origin] = {}
+        self.contexts: Mapping[str, ssl.SSLContext] = {}  # for engines with authorities of their own
 
     def origin(self, url: str) -> Origin:
         """The engine at that base URL."""
         origin = self._origins.get(url)
         if origin is None:
-            origin = self._origins[url] = Origin(url, self._clock)
+            origin = self._origins[url] = Origin(url, self._clock, self._tls)
         return origin
+
+    def _tls(self, url: str) -> ssl.SSLContext:
+        return self.contexts.get(url) or default_context()
 
     def expire(self, now: float) -> None:
         """Close connections that have been idle too long."""
@@ -112,9 +118,3 @@ class Upstreams:
         """Close all idle connections."""
         for origin in self._origins.values():
             origin.close()
-
-
-@cache
-def _tls_context() -> ssl.SSLContext:
-    """Reading the system's certificates takes a tenth of a second: once, not per connection."""
-    return ssl.create_default_context()

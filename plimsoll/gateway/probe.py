@@ -8,7 +8,8 @@ engine does not tell stays unknown. One that answered late keeps its last number
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -39,6 +40,7 @@ class ReplicaProbe:
         self.task: asyncio.Task[None] | None = None
         self._dialect: Dialect = dialect.of(engine)
         self._headers = headers
+        self.tls: ssl.SSLContext | None = None
         self._clock = clock
         self._misses = 0
         self._facts: Reading | None = None
@@ -63,10 +65,10 @@ class ReplicaProbe:
         self.known = True
 
     async def _look(self, patience: float) -> None:
-        status, page = await fetch.get(self.url, self._dialect.path, self._headers, patience)
+        status, page = await fetch.get(self.url, self._dialect.path, self._headers, patience, self.tls)
         read = self._dialect.read
         if status in NOT_SERVED and self._dialect.spare_path:
-            status, page = await fetch.get(self.url, self._dialect.spare_path, self._headers, patience)
+            status, page = await fetch.get(self.url, self._dialect.spare_path, self._headers, patience, self.tls)
             read = self._dialect.read_spare
         if status == 503:
             return self._dead("it says that it is not ready (503)")
@@ -84,7 +86,7 @@ class ReplicaProbe:
         """What it was built with; asked again after each time it was down."""
         if not self._dialect.facts_path:
             return Reading()
-        status, page = await fetch.get(self.url, self._dialect.facts_path, self._headers, patience)
+        status, page = await fetch.get(self.url, self._dialect.facts_path, self._headers, patience, self.tls)
         return self._dialect.read_facts(page) if status == 200 else Reading()
 
     def _alive(self) -> None:
@@ -120,6 +122,7 @@ class Prober:
         self._met: dict[str, ReplicaProbe] = {}
         self._clock = clock
         self._deliver = deliver
+        self.contexts: Mapping[str, ssl.SSLContext] = {}  # for engines with authorities of their own
         self._every = 1.0
         self._changed = asyncio.Event()
 
@@ -150,6 +153,7 @@ class Prober:
                 known = self.replicas.get(url) or self._met.get(url)
                 if known is None or known.engine != pool.engine:
                     known = ReplicaProbe(url, pool.engine, _key(pool), self._clock)
+                known.tls = self.contexts.get(url)
                 replicas[url] = known
         return replicas
 

@@ -6,17 +6,28 @@ Reading order for one request: `connection` → `reader` → `exchange` → `ups
 
 import asyncio
 import logging
+import socket
 import ssl
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from plimsoll.gateway.connection import ClientConnection
 from plimsoll.gateway.hands import Clock, Hands
 from plimsoll.gateway.headers import DateLine
+from plimsoll.gateway.listening import BACKLOG, open_sockets, take_backlog
 from plimsoll.gateway.origin import Upstreams
+from plimsoll.gateway.tls import HANDSHAKE
 from plimsoll.policy.policy import GatewayRules, Timeouts
 
 _log = logging.getLogger("plimsoll.gateway")
-BACKLOG: Final = 4096  # connections the kernel holds for us; with 128 a burst of 140 waits a second for SYNs resent
+LAST_REQUESTS: Final = 0.05  # s that idle clients have in a drain: what they sent at its very moment is answered
+
+
+class Listener(NamedTuple):
+    """One address that we listen on."""
+
+    server: asyncio.Server
+    sock: socket.socket
+    tls: ssl.SSLContext | None
 
 
 class HttpServer:
@@ -31,28 +42,55 @@ class HttpServer:
         self.dates = DateLine()
         self.draining = False
         self.connections: set[ClientConnection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
+        self._adopting: set[asyncio.Task[None]] = set()
         self._all_closed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on that address (port 0: any free one); returns the port. OSError where it is taken."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._connection, host, port, backlog=BACKLOG, ssl=tls)
-        self._servers.append(server)
+        sockets = await open_sockets(host, port)
+        for sock in sockets:
+            server = await loop.create_server(
+                self._connection, sock=sock, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=HANDSHAKE if tls else None
+            )
+            self._listeners.append(Listener(server, sock, tls))
         if self._timer is None:
             self._tick()
-        bound: int = server.sockets[0].getsockname()[1]
+        bound: int = sockets[0].getsockname()[1]
         return bound
 
     def _connection(self) -> Any:  # a protocol by its methods: asyncio's types want a base class
         return ClientConnection(self)
 
     def drain(self) -> None:
-        """Take no new connections, close idle ones, and each other when its answer is complete."""
+        """Take no further connections than those that wait for us, close idle ones, others when they are answered."""
+        if self.draining:
+            return
         self.draining = True
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            for taken in take_backlog(listener.sock):
+                task = asyncio.create_task(self._adopt(taken, listener.tls))
+                self._adopting.add(task)
+                task.add_done_callback(self._adopted)
+            listener.server.close()
+        asyncio.get_running_loop().call_later(LAST_REQUESTS, self._close_idle)
+        self._note_closed()
+
+    async def _adopt(self, taken: socket.socket, tls: ssl.SSLContext | None) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._connection, taken, ssl=tls, ssl_handshake_timeout=HANDSHAKE if tls else None
+            )
+        except (OSError, TimeoutError):  # its client has left meanwhile, or speaks no TLS
+            taken.close()
+
+    def _adopted(self, task: "asyncio.Task[None]") -> None:
+        self._adopting.discard(task)
+        self._note_closed()
+
+    def _close_idle(self) -> None:
         for connection in tuple(self.connections):
             connection.close_if_idle()
         self._note_closed()
@@ -65,6 +103,7 @@ class HttpServer:
     async def close(self) -> None:
         """Close everything at once. Requests that are still open end as if their clients had left."""
         self.drain()
+        await asyncio.gather(*self._adopting)
         for connection in tuple(self.connections):
             connection.abort()
         await self.drained()
@@ -79,7 +118,7 @@ class HttpServer:
         self._note_closed()
 
     def _note_closed(self) -> None:
-        if self.draining and not self.connections:
+        if self.draining and not self.connections and not self._adopting:
             self._all_closed.set()
 
     def _tick(self) -> None:

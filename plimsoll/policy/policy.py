@@ -69,6 +69,15 @@ class Tenant(Struct, frozen=True):
     tiers: tuple[str, ...] = ()  # other tiers it may ask for by header
 
 
+class EngineTls(Struct, frozen=True):
+    """How replicas behind https are spoken to; files are PEM, "" for none."""
+
+    ca: str = ""  # who signed the engines' certificates; "": the system's authorities
+    verify: bool = True  # False: whoever answers is believed
+    cert: str = ""  # our own certificate, for engines that ask
+    key: str = ""  # its key; "": in the same file
+
+
 class Pool(Struct, frozen=True):
     """A set of replicas with one purpose. Prompt ranges are half-open: min <= n < max."""
 
@@ -85,6 +94,7 @@ class Pool(Struct, frozen=True):
     aliases: tuple[str, ...] = ()  # other names under which clients may ask for the model
     adapters: tuple[str, ...] = ()  # LoRA adapters that its replicas serve, by the names that clients ask for
     engine_key: str | None = None  # name of an environment variable with the key that the engine wants
+    tls: EngineTls = EngineTls()
     engine_priority: bool = False  # the engine schedules by `priority`: the tier's rank goes along
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from plimsoll.policy.policy import Pool
+from plimsoll.policy.policy import EngineTls, Pool
 from plimsoll.policy.section import Section
 from plimsoll.policy.tiers import read_name
 from plimsoll.units import format_tokens, parse_tokens
@@ -68,12 +68,35 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         adapters=tuple([adapter for adapter, _ in section.texts("adapters")]),
         engine_key=_read_variable(section),
         engine_priority=section.flag("engine_priority", False),
+        tls=_read_tls(section),
     )
     section.done()
+    if section.has("tls") and pool.replicas and not any(url.startswith("https:") for url in pool.replicas):
+        section.fault("tls", "no replica of this pool is https")
     _check_capacity(section, pool)
     if pool.max_context is not None and (pool.max_prompt_tokens or pool.min_prompt_tokens) > pool.max_context:
         section.fault("max_context", f"{pool.max_context} tokens hold no prompt of this pool's range")
     return pool
+
+
+def _read_tls(pool: Section) -> EngineTls:
+    section = pool.section("tls")
+    if section is None:
+        return EngineTls()
+    tls = EngineTls(
+        ca=section.text("ca"),
+        verify=section.flag("verify", True),
+        cert=section.text("cert"),
+        key=section.text("key"),
+    )
+    section.done()
+    if tls.key and not tls.cert:
+        section.fault("key", "a key without its certificate", "give cert too")
+    if not tls.verify:
+        section.warn("verify", "any machine that answers there is believed", "name the engines' authority in ca")
+        if tls.ca:
+            section.fault("ca", "never looked at: verify is false")
+    return tls
 
 
 def _read_replicas(section: Section, known: dict[str, str], pool: str) -> tuple[str, ...]:

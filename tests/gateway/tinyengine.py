@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Self
@@ -27,8 +28,8 @@ class Engine:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def start(self, port: int = 0) -> Self:
-        self._server = await asyncio.start_server(self._connection, "127.0.0.1", port or self.port)
+    async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> Self:
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", port or self.port, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
