@@ -186,17 +186,18 @@ def _failed_share(visits: Visits, slow: Ints) -> float:
 def _mechanism(case: Case) -> Mechanism:
     """One of three, or what is not ours; by where the excess lies and for whom it was waited."""
     share = case.excess.share
-    waiting = share(Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.KV_PRESSURE)
-    shared = waiting + share(Part.OTHERS_PREFILL)
-    compute = share(Part.OWN_PREFILL, Part.DECODE, Part.STALL, Part.OTHERS_PREFILL) + case.excess.mix_share
     if share(Part.UPSTREAM, Part.CLIENT) >= 0.5:
         return Mechanism.OUTSIDE
+    shared = share(Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.KV_PRESSURE, Part.OTHERS_PREFILL)
+    own = share(Part.OWN_PREFILL, Part.DECODE, Part.STALL) + case.excess.mix_share
+    unknown = share(Part.UNKNOWN)
     others = max((value for name, value in case.culprits.items() if name != case.victim), default=0.0)
     if shared >= 0.5 and others >= 0.5 and case.victim:
         return Mechanism.NEIGHBOUR
-    if compute >= waiting and compute >= share(Part.UNKNOWN):
-        return Mechanism.COMPUTE
-    return Mechanism.SCHEDULING if waiting >= share(Part.UNKNOWN) else Mechanism.UNKNOWN
+    if unknown > max(own, shared):
+        return Mechanism.UNKNOWN
+    itself = case.culprits.get(case.victim, 0.0) >= 0.5
+    return Mechanism.COMPUTE if own >= shared or itself else Mechanism.SCHEDULING
 
 
 def _notes(visits: Visits, parts: TimeParts, slow: Ints) -> list[str]:

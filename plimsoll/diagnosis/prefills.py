@@ -43,20 +43,16 @@ Chunk = tuple[Prompt, int, int]
 class Step:
     """One step with prompts in it, beside `num_seqs` decoding requests that hold `context` KV tokens."""
 
-    __slots__ = ("alone", "chunks", "context", "ended_at", "num_seqs", "took")
+    __slots__ = ("alone", "chunks", "context", "ended_at", "num_seqs", "tokens", "took")
 
     def __init__(self, chunks: list[Chunk], num_seqs: int, context: int) -> None:
         self.chunks = chunks
         self.num_seqs = num_seqs
         self.context = context
+        self.tokens = 0  # of prompts
         self.took = 0.0  # s
         self.alone = 0.0  # s that the same step would have taken without any prompt
         self.ended_at = 0.0
-
-    @property
-    def tokens(self) -> int:
-        """Prompt tokens in it."""
-        return sum(chunk for _, chunk, _ in self.chunks)
 
 
 class Prefills:
@@ -128,28 +124,32 @@ class Prefills:
     @staticmethod
     def _take(step: Step, prompt: Prompt, tokens: int) -> int:
         step.chunks.append((prompt, tokens, prompt.cached))
+        step.tokens += tokens
         prompt.left -= tokens
         prompt.cached += tokens
         return tokens
 
     def _duration(self, step: Step, chunks: list[Chunk]) -> float:
-        tokens = sum(chunk for _, chunk, _ in chunks)
-        work = sum(chunk * (before + chunk / 2) for _, chunk, before in chunks)
-        history = sum(chunk * before for _, chunk, before in chunks) / tokens
-        took = self._times.mixed(tokens, len(chunks), step.num_seqs, step.context, work, history)
+        tokens, work, history = 0, 0.0, 0
+        for _, chunk, before in chunks:
+            tokens += chunk
+            work += chunk * (before + chunk / 2)
+            history += chunk * before
+        took = self._times.mixed(tokens, len(chunks), step.num_seqs, step.context, work, history / tokens)
         return self._pace * took
 
     def _share(self, step: Step) -> None:
         """Tell each prompt of a step what of it was its own."""
-        began = step.ended_at - step.took
-        whole = self._duration(step, step.chunks)
+        began, took = step.ended_at - step.took, step.took
+        is_shared = len(step.chunks) > 1
+        whole = self._duration(step, step.chunks) if is_shared else 1.0
         for chunk in step.chunks:
-            alone = whole if len(step.chunks) == 1 else self._duration(step, [chunk])
-            own = step.took * min(1.0, alone / whole)
+            own = took * min(1.0, self._duration(step, [chunk]) / whole) if is_shared else took
             prompt = chunk[0]
             prompt.own += own
-            prompt.others += step.took - own
-            prompt.began_at = min(prompt.began_at, began)
+            prompt.others += took - own
+            if began < prompt.began_at:
+                prompt.began_at = began
 
 
 def arrays(steps: list[Step]) -> tuple[Floats, Floats, Ints, Floats]:
