@@ -148,8 +148,7 @@ class Prefills:
             prompt = chunk[0]
             prompt.own += own
             prompt.others += took - own
-            if began < prompt.began_at:
-                prompt.began_at = began
+            prompt.began_at = min(prompt.began_at, began)
 
 
 def arrays(steps: list[Step]) -> tuple[Floats, Floats, Ints, Floats]:
