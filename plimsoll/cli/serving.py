@@ -18,6 +18,8 @@ from plimsoll.engine import profiles
 from plimsoll.errors import PlimsollError, PolicyError, UsageError
 from plimsoll.gateway.admin import Admin, Reloaded
 from plimsoll.gateway.app import App, Promise, cannot_listen
+from plimsoll.gateway.bookkeeping import EVERY as LOOK_EVERY
+from plimsoll.gateway.bookkeeping import Bookkeeping
 from plimsoll.gateway.clock import wall_clock
 from plimsoll.gateway.feed import Feed
 from plimsoll.gateway.tls import ServingTls
@@ -25,6 +27,7 @@ from plimsoll.policy import document
 from plimsoll.policy.presets import preset
 from plimsoll.storage import projector
 from plimsoll.storage.datadir import write_whole
+from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
 from plimsoll.telemetry.exposition import Page
 from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
@@ -138,6 +141,8 @@ async def serve_until_told(settings: Settings) -> None:
     token_file, token = _token(settings.data)
     admin = Admin(service, token)
     projecting = Projecting(lambda: projector.command(settings.data, settings.ledger))
+    bookkeeping = Bookkeeping(Inbox(settings.data), journal, clock, app.budgets_reported)
+    bookkeeping.look()  # what was decided while nobody served holds from the first request on
     stops = _stops(service)
     try:
         port = await app.listen(settings.host, settings.port, settings.tls.context if settings.tls else None)
@@ -148,7 +153,9 @@ async def serve_until_told(settings: Settings) -> None:
         if settings.project:
             await projecting.start()
         _say_ready(settings, port, admin_port, token_file)
+        looking = asyncio.create_task(_look(bookkeeping))
         await stops.wait()
+        looking.cancel()
         stops.clear()
         _log.info("draining: %d requests are open", app.driver.num_open)
         await _either(app.drain(), stops.wait())
@@ -156,6 +163,12 @@ async def serve_until_told(settings: Settings) -> None:
         await admin.close()
         await app.close()
         await projecting.stop()
+
+
+async def _look(bookkeeping: Bookkeeping) -> None:
+    while True:
+        await asyncio.sleep(LOOK_EVERY)
+        bookkeeping.look()
 
 
 def _stops(service: Service) -> asyncio.Event:

@@ -23,6 +23,7 @@ from plimsoll.gateway.hands import Clock
 from plimsoll.gateway.probe import Prober
 from plimsoll.gateway.server import HttpServer
 from plimsoll.gateway.tls import engine_contexts
+from plimsoll.governor.events import BudgetsReported
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
@@ -52,9 +53,11 @@ class App:
         loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(1, "plimsoll-body")
         around = Surroundings(clock, _call_at(loop, clock), loop.call_soon, _offload(loop, self._threads))
+        channel = DirectChannel(self.governor)
+        self.budgets_reported: Callable[[BudgetsReported], None] = channel.send  # decisions follow by the driver
         self.driver = Driver(
             promise.policy,
-            DirectChannel(self.governor),
+            channel,
             journal,
             around,
             first_request_id=journal.next_request_id,

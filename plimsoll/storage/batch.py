@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import astuple
 
 from plimsoll.ledger.booking import excepted, is_late, late, window_of
+from plimsoll.ledger.decided import Decided
 from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.codec import Note, RowKind, decode_note
@@ -24,7 +25,6 @@ from plimsoll.storage.rows import (
     ENTRIES_NOTE,
     POLICY_NOTE,
     Brief,
-    Decided,
     decode_brief,
     decode_decision,
     decode_entries,

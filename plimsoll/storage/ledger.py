@@ -7,11 +7,13 @@ so the balances are the same in whatever order they come. Imports sqlalchemy: no
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import Connection, and_, select, update
 
+from plimsoll.ledger.decided import DecisionKind
 from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.policy.policy import Policy
 from plimsoll.storage import tables
@@ -19,7 +21,6 @@ from plimsoll.storage.batch import Batch, JudgedKey
 from plimsoll.storage.database import engine_of, upsert
 from plimsoll.storage.grants import Account
 from plimsoll.storage.posting import Posting, learn_policies
-from plimsoll.storage.rows import DecisionKind
 
 
 class Counts(NamedTuple):
@@ -64,6 +65,18 @@ class LedgerDatabase:
     def close(self) -> None:
         """Give back its connections."""
         self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection for questions, all of them answered as of one instant."""
+        with self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One transaction."""
+        with self._engine.begin() as connection:
+            yield connection
 
     def position(self, log: str, first: int = 0) -> int:
         """The offset up to which that log is posted; `first` where none of it is."""

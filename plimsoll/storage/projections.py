@@ -4,13 +4,14 @@ import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from msgspec import Struct
 from sqlalchemy.exc import OperationalError
 
 from plimsoll.errors import DataDirectoryBusy, LedgerAway
 from plimsoll.storage.batch import Batch
+from plimsoll.storage.budgeting import BudgetKeeper, MinuteHand
 from plimsoll.storage.database import told
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.keeper import NO_ROOM
@@ -21,6 +22,7 @@ from plimsoll.storage.requestlog import RequestLog
 BATCH_ROWS: Final = 20_000
 PAUSE: Final = 0.3
 """s between looks at a log that has nothing new, so that no projection is more than 1 s behind."""
+T = TypeVar("T")
 TAKEOVER: Final = 15.0
 """s to wait for a predecessor that is still catching up."""
 
@@ -106,12 +108,16 @@ class Follower:
         if projections is None:
             return
         with projections:
+            hand = MinuteHand(BudgetKeeper(DataDirectory(directory), projections.books), time.time, self._say)
+            hand.before()
             while not self._stopped():
                 advance = self._try(projections.advance)
                 if advance is None:
                     time.sleep(self._pause * 3)
                 elif not advance.more:
+                    self._try(hand.after)
                     time.sleep(self._pause)
+                    hand.before()
             if self._try(projections.catch_up) is None:
                 self._say("ended before it had caught up: the next one will")
 
@@ -125,7 +131,7 @@ class Follower:
                 time.sleep(self._pause * 3)
         return None
 
-    def _try(self, step: Callable[[], Advance]) -> Advance | None:
+    def _try(self, step: Callable[[], T]) -> T | None:
         try:
             done = step()
         except (OSError, OperationalError) as error:

@@ -1,12 +1,12 @@
 """Rows that tie the log to the ledger: a settlement with its entries, a segment's checkpoint."""
 
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from plimsoll.governor.decisions import Settle
+from plimsoll.ledger.decided import Decided
 from plimsoll.ledger.entry import Entry
 from plimsoll.requestlog.codec import Open, encode
 from plimsoll.requestlog.record import Record
@@ -22,35 +22,6 @@ DECISION_NOTE: Final = "decision"
 """Kind of the note with a decision about budgets, booked once under its key: data is a msgpack `Decided`."""
 BUDGETS_NOTE: Final = "budgets"
 """Kind of the note with what the governor was told of budgets: data is a msgpack `BudgetsReported`."""
-
-
-class DecisionKind(StrEnum):
-    """What was decided."""
-
-    POOL = "pool"  # loans, recalls, returns
-    PROVISIONAL = "provisional"  # headroom from midnight on
-    CLOSE = "close"  # a month's close
-    ACTION = "action"  # a budget changed its state: data is `ledger/actions.Action`
-    OVERRIDE = "override"  # data is `ledger/actions.Override`
-    UNDO = "undo"  # data is `Undone`
-
-
-class Decided(Struct, frozen=True, array_like=True):
-    """A decision about budgets, with its entries. The key makes it count once, however often it is journaled."""
-
-    key: str
-    kind: DecisionKind
-    entries: tuple[Entry, ...] = ()
-    data: bytes = b""  # msgpack: the evidence
-
-
-class Undone(Struct, frozen=True):
-    """An earlier decision holds no longer."""
-
-    key: str
-    at: float
-    by: str
-    why: str = ""
 
 
 class Brief(Struct, frozen=True, array_like=True, gc=False):

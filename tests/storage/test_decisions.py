@@ -7,6 +7,7 @@ from alembic import command
 from alembic.config import Config
 from msgspec.structs import replace
 
+from plimsoll.ledger.decided import Decided, DecisionKind
 from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.policy.policy import BudgetRules, ExceptionKind, ExceptionWindow
 from plimsoll.requestlog.codec import RowKind, encode
@@ -20,7 +21,7 @@ from plimsoll.storage.grants import Account
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.ledger import LedgerDatabase
 from plimsoll.storage.reader import read_rows
-from plimsoll.storage.rows import DECISION_NOTE, Decided, DecisionKind, brief_of, decode_brief
+from plimsoll.storage.rows import DECISION_NOTE, brief_of, decode_brief
 from tests.storage.rows import NOVEMBER, POLICY, record, settle
 
 LOAN = Entry(EntryKind.LOAN, "beta/ttft/part", "acme/ttft/borrowed:beta:ttft", 3, "2026-11")

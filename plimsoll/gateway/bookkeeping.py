@@ -1,0 +1,96 @@
+"""The gateway's end of the inbox: what was decided about budgets goes into the journal, then to the governor.
+
+Once a second, a look at one folder. A decision's file is removed a look after it was noted, when the journal's device
+has it.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from plimsoll.errors import StorageError
+from plimsoll.governor import recording
+from plimsoll.governor.events import BudgetsReported
+from plimsoll.ledger.decided import Decided
+from plimsoll.storage.inbox import Inbox
+from plimsoll.storage.journal import Journal
+from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE
+
+EVERY: Final = 1.0
+"""s between looks."""
+_log = logging.getLogger("plimsoll.gateway")
+_decision: Final = msgspec.msgpack.Decoder(Decided)
+
+
+class Bookkeeping:
+    """Takes what lies in the inbox; `tell` is given each new report, with the instant at which it came."""
+
+    def __init__(
+        self, inbox: Inbox, journal: Journal, clock: Callable[[], float], tell: Callable[[BudgetsReported], None]
+    ) -> None:
+        self.num_noted = 0
+        self._inbox = inbox
+        self._journal = journal
+        self._clock = clock
+        self._tell = tell
+        self._noted: set[Path] = set()
+        self._report = (0, 0)
+        self._trouble = ""
+
+    def look(self) -> None:
+        """Take what is new. A full journal or an unreadable folder waits, and is told once."""
+        try:
+            self._take_decisions()
+            self._take_report()
+        except (OSError, StorageError) as error:
+            if str(error) != self._trouble:
+                _log.error("decisions about budgets wait: %s", error)
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
+
+    def _take_decisions(self) -> None:
+        paths = self._inbox.decisions()
+        for path in paths:
+            if path in self._noted:
+                path.unlink(missing_ok=True)
+                self._noted.discard(path)
+            else:
+                self._take(path)
+        if paths:
+            self._journal.flush()
+
+    def _take(self, path: Path) -> None:
+        data = path.read_bytes()
+        try:
+            _decision.decode(data)
+        except msgspec.DecodeError as error:
+            _log.error("%s is no decision (%s) and is put aside", path, error)
+            path.rename(path.with_suffix(".unreadable"))
+            return
+        self._journal.note(self._clock(), DECISION_NOTE, data)
+        self._noted.add(path)
+        self.num_noted += 1
+
+    def _take_report(self) -> None:
+        try:
+            state = self._inbox.report.stat()
+        except FileNotFoundError:
+            return
+        seen = (state.st_mtime_ns, state.st_size)
+        if seen == self._report:
+            return
+        self._report = seen
+        try:
+            told = recording.decode(self._inbox.report.read_bytes())
+        except msgspec.DecodeError as error:
+            _log.error("%s is no budget report: %s", self._inbox.report, error)
+            return
+        if isinstance(told, BudgetsReported):
+            now = msgspec.structs.replace(told, at=self._clock())
+            self._journal.note(now.at, BUDGETS_NOTE, recording.encode(now))
+            self._journal.flush()
+            self._tell(now)

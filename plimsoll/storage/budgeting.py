@@ -1,0 +1,182 @@
+"""The budget service: once a minute, beside `serve` in the projector's process, off the data path.
+
+It reads the books (`knowing`), forecasts (`outlooks`), assesses (`ledger/assessment`, `ledger/monthend`), keeps the
+states for `plimsoll budget status`, and hands decisions and the report to the gateway by the inbox. It writes no entry
+itself: decisions become entries when the gateway has journaled them and the projector posts them, so that the ledger
+can be rebuilt from the journal.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import Struct
+
+from plimsoll.errors import PlimsollError
+from plimsoll.governor import recording
+from plimsoll.governor.events import BudgetsReported, BudgetState, Standing
+from plimsoll.ledger.assessment import Assessor, Known, Row
+from plimsoll.ledger.decided import Decided
+from plimsoll.ledger.monthend import MonthEnds, TenantStanding
+from plimsoll.ledger.promise import Promises
+from plimsoll.policy import document
+from plimsoll.policy.policy import Policy
+from plimsoll.slo.budget import BudgetHealth
+from plimsoll.storage.datadir import DataDirectory
+from plimsoll.storage.inbox import Inbox
+from plimsoll.storage.knowing import Knowledge
+from plimsoll.storage.ledger import LedgerDatabase
+from plimsoll.storage.outlooks import Outlooks
+
+EVERY: Final = 60.0
+_ACTED_ON: Final = frozenset({BudgetHealth.DEGRADED, BudgetHealth.EXHAUSTED})
+
+
+class Minute(Struct, frozen=True):
+    """What one assessment came to."""
+
+    at: float
+    rows: tuple[Row, ...]
+    standings: tuple[TenantStanding, ...]
+    decisions: tuple[Decided, ...]
+
+    @property
+    def report(self) -> BudgetsReported:
+        """What the governor is told. Budgets without traffic are left out: nothing follows from them."""
+        return BudgetsReported(
+            self.at,
+            tuple([_state(row) for row in self.rows if row.num_judged]),
+            tuple([Standing(s.tenant, s.from_at, s.until_at, s.headroom, s.demoted) for s in self.standings]),
+        )
+
+
+def _state(row: Row) -> BudgetState:
+    return BudgetState(
+        row.tenant,
+        row.objective,
+        row.spent_ratio,
+        exhausted=row.acted and row.health is BudgetHealth.EXHAUSTED,
+        health=row.health,
+        degrade=row.acted and row.health in _ACTED_ON,
+    )
+
+
+class BudgetKeeper:
+    """One data directory's budgets, assessed again and again."""
+
+    def __init__(self, paths: DataDirectory, books: LedgerDatabase, outlooks: Outlooks | None = None) -> None:
+        self._paths = paths
+        self._inbox = Inbox(paths.root)
+        self._knowledge = Knowledge(books)
+        self._outlooks = Outlooks() if outlooks is None else outlooks
+        self._policy_seen = (0, 0)
+        self._promises: Promises | None = None
+        self._last_at = float("-inf")
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether all earlier decisions are in the journal. Asked before the projector catches up: what was decided
+        is then in the books, and is not decided again."""
+        return not self._inbox.decisions()
+
+    def assess(self, policy: Policy, at: float) -> Minute:
+        """Everything as of that instant; changes nothing."""
+        if self._promises is None or self._promises.policy is not policy:
+            self._promises = Promises(policy)
+        return assess(self._promises, self._knowledge.known(self._promises, at), at, self._outlooks)
+
+    def keep(self, at: float, *, decide: bool) -> Minute | None:
+        """Assess, keep the states, hand over report and decisions. None where the clock went back or no policy is.
+
+        With `decide` False decisions wait for a later minute: they follow from the books and will still be due.
+        """
+        policy = self._policy()
+        if policy is None or at <= self._last_at:
+            return None
+        minute = self.assess(policy, at)
+        self._knowledge.keep(minute.rows, at)
+        if decide:
+            for decided in minute.decisions:
+                self._inbox.put(decided)
+        self._inbox.put_report(recording.encode(minute.report))
+        self._last_at = at
+        return minute
+
+    def _policy(self) -> Policy | None:
+        """The gateway's copy; a damaged one leaves the policy before in force."""
+        before = None if self._promises is None else self._promises.policy
+        try:
+            found = self._paths.policy.stat()
+        except FileNotFoundError:
+            return before
+        seen = (found.st_mtime_ns, found.st_size)
+        if seen == self._policy_seen and before is not None:
+            return before
+        try:
+            policy = document.load(self._paths.policy)
+        except PlimsollError:
+            return before
+        self._policy_seen = seen
+        return policy
+
+
+def assess(promises: Promises, known: Known, at: float, outlooks: Outlooks | None) -> Minute:
+    """One minute, live or simulated. Forecasts are of the states without them, and then change what may be lent."""
+    if outlooks is not None:
+        first = Assessor(promises, known, at).rows_only()
+        known = _with_outlooks(known, outlooks, first, at)
+    assessed = Assessor(promises, known, at).assess()
+    ends = MonthEnds(promises, known, at).settle()
+    return Minute(at, tuple(assessed.rows), tuple(ends.standings), (*assessed.decisions, *ends.decisions))
+
+
+def _with_outlooks(known: Known, outlooks: Outlooks, rows: list[Row], at: float) -> Known:
+    return Known(
+        known.months,
+        known.histories,
+        outlooks.of(rows, known.histories, at),
+        known.before,
+        known.overrides,
+        known.num_pool,
+        known.provisional,
+        known.closed,
+    )
+
+
+class MinuteHand:
+    """Calls `keep` once a minute of the wall clock, after the projector has caught up; tells trouble once."""
+
+    def __init__(self, keeper: BudgetKeeper, clock: Callable[[], float], say: Callable[[str], None]) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._say = say
+        self._minute = -1
+        self._may_decide = False
+        self._trouble = ""
+
+    def before(self) -> None:
+        """Call before the projector catches up."""
+        self._may_decide = self._keeper.may_decide
+
+    def after(self) -> None:
+        """Call when it has: the minute is assessed, unless it was."""
+        at = self._clock()
+        minute = int(at // EVERY)
+        if minute == self._minute:
+            return
+        if minute < self._minute:
+            there = datetime.fromtimestamp(self._minute * EVERY, UTC)
+            self._tell(f"the clock went back: budgets stand still until it shows {there:%Y-%m-%dT%H:%MZ} again")
+            return
+        try:
+            self._keeper.keep(at, decide=self._may_decide)
+        except OSError as error:
+            self._tell(f"budgets stand still: {error}")
+            return
+        self._minute = minute
+        self._trouble = ""
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._say(trouble)
+        self._trouble = trouble

@@ -1,0 +1,60 @@
+"""What the books' process, or an operator, hands to the gateway: decisions to be journaled, the latest budget report.
+
+The gateway alone writes the journal, the process beside it alone reads the books. Between them lie files in
+`DIR/inbox`, each put there whole: whoever is down meanwhile finds them later. A decision that is journaled twice counts
+once, by its key, so that no crash between noting it and removing its file matters. Light: `serve` imports this.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from plimsoll.ledger.decided import Decided
+from plimsoll.storage.datadir import write_whole
+
+_SUFFIX: Final = ".decided"
+_encoder: Final = msgspec.msgpack.Encoder()
+
+
+class Inbox:
+    """The folder of one data directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "inbox"
+        self.report = self.folder / "report"
+        """The latest budget report: an event as `governor/recording` writes it."""
+
+    def put(self, decided: Decided) -> Path:
+        """Hand over a decision. OSError where it cannot be written."""
+        self.folder.mkdir(exist_ok=True)
+        name = decided.key.replace("/", "~")
+        path = self.folder / f"{name[:200]}{_SUFFIX}"
+        write_whole(path, _encoder.encode(decided))
+        return path
+
+    def put_report(self, data: bytes) -> None:
+        """Replace the latest report."""
+        self.folder.mkdir(exist_ok=True)
+        part = self.report.with_name("report.part")
+        part.write_bytes(data)  # not synced: a lost one is a minute old
+        part.replace(self.report)
+
+    def decisions(self) -> list[Path]:
+        """Files of decisions that wait, oldest first."""
+        try:
+            with os.scandir(self.folder) as entries:
+                found = [(entry.stat().st_mtime_ns, entry.path) for entry in entries if entry.name.endswith(_SUFFIX)]
+        except FileNotFoundError:
+            return []
+        return [Path(path) for _, path in sorted(found)]
+
+    def waiting(self) -> Iterator[Decided]:
+        """The decisions themselves; what is no decision is left to the gateway to tell."""
+        for path in self.decisions():
+            try:
+                yield msgspec.msgpack.decode(path.read_bytes(), type=Decided)
+            except (msgspec.DecodeError, FileNotFoundError):
+                continue

@@ -1,0 +1,271 @@
+"""What an assessment looks at, read from the books: months, recent traffic, states last told, decisions that hold.
+
+Histories are kept between minutes and only what is new is read. Imports sqlalchemy: not for `serve`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection, delete, func, insert, select
+
+from plimsoll.ledger.accounts import CONCURRENCY, HEADROOM, WORLD, Account, Owner, account_of
+from plimsoll.ledger.actions import Action, Override
+from plimsoll.ledger.assessment import Known, Row
+from plimsoll.ledger.decided import CloseEvidence, DecisionKind, Undone
+from plimsoll.ledger.entry import Entry, EntryKind
+from plimsoll.ledger.figures import Figures, History, Month
+from plimsoll.ledger.pool import Loan
+from plimsoll.ledger.promise import Promises, month_before
+from plimsoll.slo.budget import Judged, period_bounds, period_of
+from plimsoll.storage.batch import JudgedKey
+from plimsoll.storage.grants import target_of
+from plimsoll.storage.ledger import LedgerDatabase
+from plimsoll.storage.tables import balances, decisions, entries, granted, hours, judged, minutes, states
+
+KEPT_HOURS: Final = 70 * 24
+KEPT_MINUTES: Final = 7 * 60
+_row: Final = msgspec.msgpack.Decoder(Row)
+Counts = dict[int, tuple[int, int]]
+
+
+class Knowledge:
+    """Reads one ledger again and again."""
+
+    def __init__(self, books: LedgerDatabase) -> None:
+        self._books = books
+        self._hours: defaultdict[Owner, Counts] = defaultdict(dict)
+        self._minutes: defaultdict[Owner, Counts] = defaultdict(dict)
+        self._seen_at: float | None = None
+        self._targets: dict[tuple[str, str, str], Fraction | None] = {}
+
+    def known(self, promises: Promises, at: float) -> Known:
+        """All that the books know for an assessment at that instant; forecasts are not theirs."""
+        now = period_of(at, promises.policy.service.timezone)
+        with self._books.reading() as connection:
+            ends = self._month_ends(connection)
+            closed, provisional = _of(DecisionKind.CLOSE, ends), _of(DecisionKind.PROVISIONAL, ends)
+            periods = self._periods(connection, now, {period for _, period in closed})
+            taken = [
+                entry
+                for evidences in closed.values()
+                for evidence in evidences
+                for entry in evidence.entries
+                if entry.period == evidence.period
+            ]
+            self._follow(connection, at)
+            return Known(
+                months=self._months(connection, periods, taken),
+                histories={
+                    owner: History(self._hours[owner], self._minutes.get(owner, {})) for owner in list(self._hours)
+                },
+                before={Owner(row.tenant, row.objective): (row.period, row.health) for row in self.rows(connection)},
+                overrides=self._overrides(connection),
+                num_pool=self._num_pool(connection, now, promises.policy.service.timezone),
+                provisional=provisional,
+                closed=closed,
+            )
+
+    def rows(self, connection: Connection) -> list[Row]:
+        """The states last told."""
+        return [_row.decode(data) for data in connection.execute(select(states.c.data)).scalars()]
+
+    def keep(self, rows: Iterable[Row], at: float) -> None:
+        """Replace the states, and forget minutes that nobody needs any more."""
+        told = [{"tenant": row.tenant, "objective": row.objective, "data": msgspec.msgpack.encode(row)} for row in rows]
+        with self._books.writing() as connection:
+            connection.execute(delete(states))
+            if told:
+                connection.execute(insert(states), told)
+            connection.execute(delete(minutes).where(minutes.c.minute < int(at // 60) - KEPT_MINUTES))
+
+    def actions(self, tenant: str, since: float) -> list[Action]:
+        """Changes of state of a tenant's budgets, oldest first."""
+        found = self._books.decisions(DecisionKind.ACTION).values()
+        told = [msgspec.msgpack.decode(each.data, type=Action) for each in found if each.at >= since]
+        return [action for action in told if action.tenant == tenant]
+
+    def entries_of(self, tenant: str, period: str) -> list[tuple[int, Entry]]:
+        """All entries of a month that touch a tenant's accounts, by minute."""
+        own = f"{tenant}/"
+        query = select(entries).where(
+            entries.c.period == period,
+            entries.c.source.startswith(own, autoescape=True) | entries.c.target.startswith(own, autoescape=True),
+        )
+        with self._books.reading() as connection:
+            return [
+                (int(row.minute), Entry(EntryKind(row.kind), row.source, row.target, int(row.amount), row.period))
+                for row in connection.execute(query.order_by(entries.c.minute, entries.c.log, entries.c.batch))
+            ]
+
+    def _periods(self, connection: Connection, now: str, closed: set[str]) -> set[str]:
+        """This month, the one before, and older ones that nobody closed."""
+        found = set(connection.execute(select(granted.c.period).distinct()).scalars())
+        return {period for period in found if period >= month_before(now) or period not in closed}
+
+    def _months(self, connection: Connection, periods: set[str], taken: list[Entry]) -> dict[str, Month]:
+        counts = self._judged(connection, periods)
+        amounts = {
+            (Owner(row.tenant, row.objective), row.period): (int(row.bucket), int(row.part))
+            for row in connection.execute(select(granted).where(granted.c.period.in_(periods)))
+        }
+        sums = _Sums(periods)
+        query = select(balances.c.account, balances.c.period, balances.c.amount)
+        for account, period, amount in connection.execute(query.where(balances.c.period.in_(periods))):
+            sums.add(account, period, int(amount))
+        for entry in taken:  # what closes took out of loans and headroom was there before
+            sums.give_back(entry)
+        months: dict[str, Month] = {}
+        for period in sorted(periods):
+            owners = {owner for owner, of in {*counts, *amounts, *sums.spent} if of == period}
+            figures = {}
+            for owner in sorted(owners):
+                spans, requests, censored = counts.get((owner, period), ((), 0, 0))
+                bucket, part = amounts.get((owner, period), (0, 0))
+                spent, excepted, late = sums.spent.get((owner, period), {}), sums.excepted, sums.late
+                key = (owner, period)
+                figures[owner] = Figures(
+                    owner, spans, requests, censored, bucket, part, spent, excepted.get(key, 0), late.get(key, 0)
+                )
+            months[period] = Month(period, figures, sums.loans.get(period, {}), sums.headroom.get(period, {}))
+        return months
+
+    def _judged(
+        self, connection: Connection, periods: set[str]
+    ) -> dict[tuple[Owner, str], tuple[tuple[Judged, ...], int, int]]:
+        """(judged by target, requests, censored) outside windows of exception."""
+        names = ("tenant", "objective", "tier", "policy", "period")
+        sums = [func.sum(judged.c[name]) for name in ("num_good", "num_bad", "num_requests", "num_censored")]
+        query = select(*[judged.c[name] for name in names], *sums)
+        query = query.where(judged.c.period.in_(periods), judged.c.exception == "")
+        spans: defaultdict[tuple[Owner, str], defaultdict[Fraction, int]] = defaultdict(lambda: defaultdict(int))
+        others: defaultdict[tuple[Owner, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+        for tenant, objective, tier, policy, period, good, bad, requests, censored in connection.execute(
+            query.group_by(*[judged.c[name] for name in names])
+        ):
+            key = (Owner(tenant, objective), period)
+            target = self._target(JudgedKey(tenant, objective, tier, policy, period))
+            if target is not None:
+                spans[key][target] += int(good) + int(bad)
+            before = others[key]
+            others[key] = (before[0] + int(requests), before[1] + int(censored))
+        return {
+            key: (tuple([Judged(num, target) for target, num in sorted(spans[key].items())]), *of)
+            for key, of in others.items()
+        }
+
+    def _target(self, key: JudgedKey) -> Fraction | None:
+        name = (key.policy, key.tier, key.objective)
+        if name not in self._targets:
+            policy = self._books.policies.get(key.policy)
+            if policy is None:
+                return None
+            self._targets[name] = target_of(policy, key)
+        return self._targets[name]
+
+    def _follow(self, connection: Connection, at: float) -> None:
+        """Read what was counted since the last time; the newest hour and minutes may have grown."""
+        seen = self._seen_at
+        hour = int(at // 3600) - KEPT_HOURS if seen is None else int(seen // 3600) - 1
+        minute = int(at // 60) - KEPT_MINUTES if seen is None else int(seen // 60) - 5
+        for table, column, least, kept in (
+            (hours, hours.c.hour, hour, self._hours),
+            (minutes, minutes.c.minute, minute, self._minutes),
+        ):
+            key = (table.c.tenant, table.c.objective, column)
+            query = select(*key, func.sum(table.c.num_good), func.sum(table.c.num_bad)).where(column >= least)
+            for tenant, objective, when, good, bad in connection.execute(query.group_by(*key)):
+                kept[Owner(tenant, objective)][when] = (int(good) + int(bad), int(bad))
+        if seen is None or int(seen // 3600) != int(at // 3600):
+            _forget(self._hours, int(at // 3600) - KEPT_HOURS)
+            _forget(self._minutes, int(at // 60) - KEPT_MINUTES)
+        self._seen_at = at if seen is None else max(seen, at)
+
+    def _month_ends(self, connection: Connection) -> list[tuple[DecisionKind, CloseEvidence]]:
+        kinds = [DecisionKind.CLOSE.value, DecisionKind.PROVISIONAL.value]
+        query = select(decisions.c.kind, decisions.c.data).where(decisions.c.kind.in_(kinds))
+        return [
+            (DecisionKind(kind), msgspec.msgpack.decode(data, type=CloseEvidence))
+            for kind, data in connection.execute(query.order_by(decisions.c.at, decisions.c.key))
+        ]
+
+    def _overrides(self, connection: Connection) -> tuple[Override, ...]:
+        made: dict[str, Override] = {}
+        kinds = [DecisionKind.OVERRIDE.value, DecisionKind.UNDO.value]
+        query = select(decisions.c.kind, decisions.c.data).where(decisions.c.kind.in_(kinds))
+        for kind, data in connection.execute(query.order_by(decisions.c.at, decisions.c.key)):
+            if kind == DecisionKind.OVERRIDE:
+                override = msgspec.msgpack.decode(data, type=Override)
+                made[override.key] = override
+            else:
+                made.pop(msgspec.msgpack.decode(data, type=Undone).key, None)
+        return tuple(made.values())
+
+    def _num_pool(self, connection: Connection, period: str, zone: str) -> int:
+        query = select(func.count()).where(
+            decisions.c.kind == DecisionKind.POOL.value, decisions.c.at >= period_bounds(period, zone)[0]
+        )
+        return int(connection.execute(query).scalar_one())
+
+
+class _Sums:
+    """Balances by what they say."""
+
+    def __init__(self, periods: set[str]) -> None:
+        self._periods = periods
+        self.spent: defaultdict[tuple[Owner, str], dict[str, int]] = defaultdict(dict)
+        self.excepted: defaultdict[tuple[Owner, str], int] = defaultdict(int)
+        self.late: defaultdict[tuple[Owner, str], int] = defaultdict(int)
+        self.loans: defaultdict[str, dict[Loan, int]] = defaultdict(dict)
+        self.headroom: defaultdict[str, dict[str, int]] = defaultdict(dict)
+
+    def add(self, name: str, period: str, amount: int) -> None:
+        """One account's balance."""
+        account = account_of(name)
+        owner = account.owner
+        if owner.tenant == WORLD:
+            return
+        if account.charge is not None:
+            self.spent[owner, period][account.charge] = amount
+        elif account.name.startswith("excepted:"):
+            self.excepted[owner, period] += amount
+        elif account.name.startswith("late:"):
+            self.late[owner, period] += amount
+        else:
+            self._hold(account, period, amount)
+
+    def give_back(self, entry: Entry) -> None:
+        """A close's entry, undone where it moved a loan or headroom of its own month."""
+        if entry.period in self._periods:
+            for name, amount in ((entry.source, entry.amount), (entry.target, -entry.amount)):
+                account = account_of(name)
+                if account.owner.tenant != WORLD:
+                    self._hold(account, entry.period, amount)
+
+    def _hold(self, account: Account, period: str, amount: int) -> None:
+        owner, lender = account.owner, account.lender
+        if lender is not None:
+            loan = Loan(lender, owner)
+            self.loans[period][loan] = self.loans[period].get(loan, 0) + amount
+        elif owner.objective == CONCURRENCY and account.name == HEADROOM:
+            self.headroom[period][owner.tenant] = self.headroom[period].get(owner.tenant, 0) + amount
+
+
+def _of(
+    kind: DecisionKind, ends: list[tuple[DecisionKind, CloseEvidence]]
+) -> dict[tuple[str, str], tuple[CloseEvidence, ...]]:
+    """Month's ends of one kind by zone and period."""
+    found: dict[tuple[str, str], tuple[CloseEvidence, ...]] = {}
+    for of, evidence in ends:
+        if of is kind:
+            key = (evidence.zone, evidence.period)
+            found[key] = (*found.get(key, ()), evidence)
+    return found
+
+
+def _forget(counts: dict[Owner, Counts], least: int) -> None:
+    for kept in counts.values():
+        for when in [when for when in kept if when < least]:
+            del kept[when]

@@ -1,0 +1,71 @@
+"""Forecasts as budgets use them: one an hour for each objective, a few a minute, aged in between.
+
+The one place that knows what `analytics/forecast` calls things. Imports numpy: not for `serve`.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from plimsoll.analytics.forecast import Forecast, forecast
+from plimsoll.ledger.accounts import Owner
+from plimsoll.ledger.assessment import Outlook, Row
+from plimsoll.ledger.figures import History
+from plimsoll.slo.budget import period_bounds
+
+AT_ONCE: Final = 5.0
+"""s of forecasting within one minute; what is left waits for the next."""
+
+
+class Outlooks:
+    """Kept between minutes."""
+
+    def __init__(self, at_once: float = AT_ONCE) -> None:
+        self._made: dict[Owner, tuple[int, float, Outlook]] = {}  # hour, instant, forecast
+        self._at_once = at_once
+
+    def of(self, rows: list[Row], histories: Mapping[Owner, History], at: float) -> dict[Owner, Outlook]:
+        """By owner; those that no forecast was made for yet are absent."""
+        deadline = time.monotonic() + self._at_once
+        hour = int(at // 3600)
+        for row in rows:
+            owner = Owner(row.tenant, row.objective)
+            made = self._made.get(owner)
+            if (made is None or made[0] != hour) and time.monotonic() < deadline:
+                self._made[owner] = (hour, at, foretold(row, histories.get(owner, History()), at))
+        return {owner: aged(outlook, at - made_at) for owner, (_, made_at, outlook) in self._made.items()}
+
+
+def foretold(row: Row, history: History, at: float) -> Outlook:
+    """The forecast of one objective, until exhausted or the month's end."""
+    if not history.hours:
+        return Outlook("no traffic")
+    remaining = None if row.planned is None else max(0, row.planned - row.num_spent)
+    end = period_bounds(row.period, row.zone)[1]
+    return _outlook(forecast(history.counts(), at, zone=row.zone, remaining=remaining, until=end))
+
+
+def _outlook(made: Forecast) -> Outlook:
+    day, gone = made.next_day, made.hours_to_exhaustion
+    return Outlook(
+        made.state.value,
+        None if day is None else day.low,
+        None if day is None else day.expected,
+        None if day is None else day.upper,
+        None if gone is None else gone.low,
+        None if gone is None else gone.expected,
+        None if gone is None else gone.upper,
+    )
+
+
+def aged(outlook: Outlook, seconds: float) -> Outlook:
+    """The same forecast a little later: the hours until exhaustion have shrunk."""
+    passed = seconds / 3600
+
+    def less(hours: float | None) -> float | None:
+        return None if hours is None else max(0.0, hours - passed)
+
+    return Outlook(
+        outlook.state, outlook.low, outlook.expected, outlook.upper,
+        less(outlook.hours_low), less(outlook.hours), less(outlook.hours_high),
+    )  # fmt: skip
