@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.engine import profiles
+from plimsoll.sim.engine import Engine
+from plimsoll.sim.engines import engine_for
 from plimsoll.sim.job import FINISHED, Job
-from plimsoll.sim.replica import Replica
 
-RUNS = {"RTXPRO6000_Llama-3.1-8B": "rtxpro6000-llama8b", "RTXPRO6000_Qwen3-32B": "rtxpro6000-qwen32b"}
+DENSE = {"RTXPRO6000_Llama-3.1-8B": "rtxpro6000-llama8b", "RTXPRO6000_Qwen3-32B": "rtxpro6000-qwen32b"}
+MOE = {"RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": "rtxpro6000-qwen30b-moe"}
+WITHIN = {"e2e_mean": 0.01, "e2e_p99": 0.015, "tpot_mean": 0.01, "ttft_mean": 0.03}
+"""What is asked of dense runs."""
+WITHIN_MOE = {"e2e_mean": 0.03, "ttft_mean": 0.10}
 UNSEEN = ("RTX4090_Llama-3.1-8B", "rtx4090-llama8b")
 PREDICTION = Path(__file__).parent / "predictions" / "rtx4090.csv"
 
@@ -71,7 +76,7 @@ def _asked(name: str, arrival: float, request: dict[str, list[int]], output: int
 
 def predicted(run: list[Asked], profile: str) -> list[Measured]:
     """What the model says of each request."""
-    replica = Replica(profiles.load(profile))
+    replica = engine_for(profiles.load(profile), profile)
     found: dict[int, Job] = {}
     for number in sorted(range(len(run)), key=lambda i: run[i].arrival):
         asked = run[number]
@@ -81,7 +86,7 @@ def predicted(run: list[Asked], profile: str) -> list[Measured]:
     return [_measured(found[i + 1], run[i]) for i in range(len(run))]
 
 
-def _finished(replica: Replica, until: float) -> Iterator[tuple[int, Job]]:
+def _finished(replica: Engine, until: float) -> Iterator[tuple[int, Job]]:
     while (at := replica.next_at()) <= until and at < float("inf"):
         yield from ((output.job.id, output.job) for output in replica.advance(at) if output.kind == FINISHED)
     if until < float("inf"):
@@ -124,9 +129,17 @@ def main() -> None:
     if "--predict" in sys.argv:
         predict()
         return
-    for run, profile in RUNS.items():
-        told = ", ".join(f"{name} {error:+.2%}" for name, error in errors(run, profile).items())
-        print(f"{run}: {told}")
+    for run, profile in (DENSE | MOE).items():
+        bounds = WITHIN if run in DENSE else WITHIN_MOE
+        print(f"{run} by {profile}, host factor {profiles.load(profile).host_factor}")
+        for name, error in errors(run, profile).items():
+            print(f"  {name:10} {error:+7.2%}{_verdict(error, bounds.get(name))}")
+
+
+def _verdict(error: float, bound: float | None) -> str:
+    if bound is None:
+        return ""
+    return f"   asked: {bound:.1%}" + ("" if abs(error) <= bound else ", MISSED")
 
 
 if __name__ == "__main__":

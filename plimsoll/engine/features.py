@@ -95,6 +95,13 @@ class MixtureOfExperts(Struct, frozen=True, forbid_unknown_fields=True):
     across: AllToAll = AllToAll(0.0, 0.0)
 
 
+class DataParallel(Struct, frozen=True, forbid_unknown_fields=True):
+    """Ranks with sequences and KV of their own that share experts: each step lasts as long as the slowest one's."""
+
+    source: str
+    ranks: int
+
+
 class Lora(Struct, frozen=True, forbid_unknown_fields=True):
     """Adapters (names of a model beside the pool's own) that must be loaded before their requests can run."""
 

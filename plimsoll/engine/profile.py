@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from plimsoll.engine.features import (
     ColdStart,
+    DataParallel,
     Disaggregation,
     KvTiers,
     Lora,
@@ -54,6 +55,7 @@ class EngineProfile(Struct, frozen=True, forbid_unknown_fields=True):
     tables: Tables | None = None
     precision: Precision | None = None
     moe: MixtureOfExperts | None = None
+    data_parallel: DataParallel | None = None
     cold_start: ColdStart | None = None
     lora: Lora | None = None
     kv_tiers: KvTiers | None = None

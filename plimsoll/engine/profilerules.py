@@ -13,10 +13,12 @@ POSITIVE: Final = frozenset({
     "block_size", "num_blocks", "max_num_seqs", "max_batched_tokens", "max_context", "host_factor",
     "disaggregation.prefill_replicas", "disaggregation.decode_replicas", "disaggregation.bytes_per_token",
     "disaggregation.bandwidth", "kv_tiers.bytes_per_token", "speculation.draft_tokens", "moe.num_ranks",
+    "data_parallel.ranks",
     "moe.experts_per_token", "lora.slots", "precision.factor", "rounds.steps",
 })  # fmt: skip
 FEATURES: Final = (
-    "tables", "precision", "moe", "cold_start", "lora", "kv_tiers", "speculation", "rounds", "disaggregation",
+    "tables", "precision", "moe", "data_parallel", "cold_start", "lora", "kv_tiers", "speculation", "rounds",
+    "disaggregation",
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def engine_for(
 
 def _single(profile: EngineProfile, name: str, start_at: float, thresholds: list[float] | None) -> Engine:
     engine: Engine
-    if profile.speculation is not None or profile.rounds is not None:
+    if profile.speculation is not None or profile.rounds is not None or profile.data_parallel is not None:
         engine = SteppingReplica(profile, name, thresholds)
     else:
         engine = Replica(profile, name, None if thresholds is None else GapTally(thresholds))

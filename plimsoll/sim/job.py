@@ -58,6 +58,7 @@ class Job:
         self.shared = 0  # blocks in `extents`
         self.kept = 0  # how many extents it had when it was preempted
         self.earlier: list[TokenRun] = []  # gaps up to its last preemption, and across it
+        self.rank = 0  # of a data-parallel replica
         self.held = 0  # blocks that it has, where they are counted one by one
         self.guesses = 0  # of a draft, in the step that runs now
         self.num_verified = 0  # steps that verified guesses of it

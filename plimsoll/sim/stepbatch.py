@@ -33,6 +33,11 @@ class StepBatch:
         self._max_seqs = profile.max_num_seqs
         self._reserve_prompt = profile.reserve_prompt
 
+    @property
+    def load(self) -> int:
+        """What vLLM weighs ranks by."""
+        return 4 * self.queue.num_waiting + len(self.running)
+
     def compose(self) -> list[Job]:
         """Choose who is in the next step and take their blocks; who had to be preempted for it."""
         self.members = []

@@ -1,7 +1,8 @@
 """One replica that does every step by itself: where what a step brings depends on its own state, nothing can be jumped.
 
 `stepbatch.py` says who is in a step. With speculative decoding a step brings a request one token and the guesses that
-were right, all at the step's end.
+were right, all at the step's end. Data-parallel ranks, which share experts, begin and end each step together: a request
+goes to the rank with the least 4 · waiting + running, as in vLLM 0.19, and whoever has less to do waits for the others.
 """
 
 from math import inf
@@ -28,16 +29,15 @@ from plimsoll.slo.timing import TokenClock
 
 
 class SteppingReplica(Engine):
-    """The same engine as `Replica`, slower, for profiles with `speculation` or `rounds`."""
+    """The same engine as `Replica`, slower, for profiles with `speculation`, `rounds` or `data_parallel`."""
 
     def __init__(self, profile: EngineProfile, name: str = "", thresholds: list[float] | None = None) -> None:
         self.profile = profile
         self.name = name
         self._num_steps = 0
         self._thresholds = thresholds or []
-        self.batch = StepBatch(profile)
-        self.kv = self.batch.kv
-        self._drafting = self.batch.drafting
+        num_ranks = profile.data_parallel.ranks if profile.data_parallel else 1
+        self.ranks = [StepBatch(profile) for _ in range(num_ranks)]
         self._steps = StepTime(profile)
         self._rounds = profile.rounds
         self._jobs: dict[int, Job] = {}
@@ -51,8 +51,9 @@ class SteppingReplica(Engine):
         """Hand a job over. Raises ProfileError where the engine could never hold it. Call `advance(at)` before."""
         check(self.profile, job)
         self._jobs[job.id] = job
-        self.batch.queue.push(job)
-        self.batch.arrived = True
+        job.rank = min(range(len(self.ranks)), key=lambda number: (self.ranks[number].load, number))
+        self.ranks[job.rank].queue.push(job)
+        self.ranks[job.rank].arrived = True
         if not self._busy:
             self._busy, self._origin = True, at
             self._schedule(0.0)
@@ -62,7 +63,7 @@ class SteppingReplica(Engine):
         job = self._jobs.pop(job_id, None)
         if job is None:
             return False
-        self.batch.drop(job)
+        self.ranks[job.rank].drop(job)
         return True
 
     def next_at(self) -> float:
@@ -98,24 +99,30 @@ class SteppingReplica(Engine):
 
     def counts(self) -> Counts:
         """What it has done so far."""
-        batch = self.batch
-        return Counts(self._num_steps, batch.num_preemptions, batch.prefix_queries, batch.prefix_hits)
+        queries = sum([batch.prefix_queries for batch in self.ranks])
+        hits = sum([batch.prefix_hits for batch in self.ranks])
+        return Counts(self._num_steps, sum([batch.num_preemptions for batch in self.ranks]), queries, hits)
+
+    def resident(self, job: Job) -> int:
+        """How many of a job's prefix hashes would be found in HBM now, by the rank that has the most."""
+        whole = (job.prompt_tokens - 1) // job.hash_tokens
+        return max([len(batch.kv.match(job.hashes, whole)) for batch in self.ranks])
 
     def report(self, at: float) -> ReplicaReport:
         """What it would say of itself: the state after the last step that ended by `at`. Call `advance(at)` before."""
-        batch, caching = self.batch, self.kv.caching
+        counts, caching = self.counts(), self.profile.prefix_caching
         return ReplicaReport(
             replica=self.name,
             healthy=True,
             reported_at=at,
-            running=len(batch.running),
-            waiting=batch.queue.num_waiting,
-            kv_usage=self.kv.usage,
-            kv_blocks=self.kv.num_blocks,
+            running=sum([len(batch.running) for batch in self.ranks]),
+            waiting=sum([batch.queue.num_waiting for batch in self.ranks]),
+            kv_usage=sum([batch.kv.usage for batch in self.ranks]) / len(self.ranks),
+            kv_blocks=sum([batch.kv.num_blocks for batch in self.ranks]),
             block_size=self.profile.block_size,
-            prefix_queries=batch.prefix_queries if caching else None,
-            prefix_hits=batch.prefix_hits if caching else None,
-            preemptions=batch.num_preemptions,
+            prefix_queries=counts.prefix_queries if caching else None,
+            prefix_hits=counts.prefix_hits if caching else None,
+            preemptions=counts.num_preemptions,
             max_context=self.profile.max_context,
         )
 
@@ -123,20 +130,22 @@ class SteppingReplica(Engine):
 
     def _schedule(self, now: float) -> None:
         """Start the step after a boundary at `now`, s after the origin."""
-        self._start, batch = now, self.batch
-        if not (batch.running or batch.queue.num_waiting):
-            self._busy = False
-            return
-        for job in batch.compose():
-            self._outputs.append(Output(PREEMPTED, self._origin + now, job))
-        if not batch.members:
-            raise RuntimeError("a replica with waiting jobs and nobody running admits none of them")
-        self._gap = self._duration(batch.looked)
+        self._start, self._gap, self._busy = now, 0.0, False
+        for batch in self.ranks:
+            if not (batch.running or batch.queue.num_waiting):
+                batch.members = []
+                continue
+            self._busy = True
+            for job in batch.compose():
+                self._outputs.append(Output(PREEMPTED, self._origin + now, job))
+            if not batch.members:
+                raise RuntimeError("a replica with waiting jobs and nobody running admits none of them")
+            self._gap = max(self._gap, self._duration(batch))
 
-    def _duration(self, looked: bool) -> float:
+    def _duration(self, batch: StepBatch) -> float:
         tokens, work, history, num_prefills = 0, 0.0, 0, 0
         num_seqs, context, guesses, longest = 0, 0, 0, 0
-        for job in self.batch.members:
+        for job in batch.members:
             if job.state == DECODE:
                 num_seqs += 1
                 context += job.computed
@@ -147,8 +156,8 @@ class SteppingReplica(Engine):
                 tokens += job.chunk
                 work += job.chunk * (job.computed + job.chunk / 2)
                 history += job.chunk * job.computed
-        extra = self._drafting.time(longest, guesses) if self._drafting is not None and guesses else 0.0
-        if looked and self._rounds is not None:
+        extra = batch.drafting.time(longest, guesses) if batch.drafting is not None and guesses else 0.0
+        if batch.looked and self._rounds is not None:
             extra += self._rounds.schedule_time
         if num_prefills == 0:
             return extra + self._steps.decode(num_seqs, context, guesses)
@@ -158,17 +167,19 @@ class SteppingReplica(Engine):
     def _end_step(self) -> None:
         now = self._start + self._gap
         self._num_steps += 1
-        for job in self.batch.members:
-            if job.state == DECODE:
-                self._decoded(job, self._origin + now)
-            elif job.state == PREFILL:
-                job.computed += job.chunk
-                if job.computed == job.target:
-                    self._prefilled(job, self._origin + now)
+        for batch in self.ranks:
+            for job in batch.members:
+                if job.state == DECODE:
+                    self._decoded(job, self._origin + now)
+                elif job.state == PREFILL:
+                    job.computed += job.chunk
+                    if job.computed == job.target:
+                        self._prefilled(job, self._origin + now)
         self._schedule(now)
 
     def _decoded(self, job: Job, at: float) -> None:
-        kept = self._drafting.kept(job) if self._drafting is not None and job.guesses else 0
+        drafting = self.ranks[job.rank].drafting
+        kept = drafting.kept(job) if drafting is not None and job.guesses else 0
         job.computed += 1 + kept
         job.earlier.append(TokenRun(job.last_token_at, at - job.last_token_at, 0.0, 1))
         if kept:
@@ -201,6 +212,6 @@ class SteppingReplica(Engine):
             self._outputs.append(Output(OUTGROWN, at, job))
 
     def _finish(self, job: Job, at: float) -> None:
-        self.batch.finish(job)
+        self.ranks[job.rank].finish(job)
         del self._jobs[job.id]
         self._outputs.append(Output(FINISHED, at, job))

@@ -73,6 +73,7 @@ def test_unknown_name_lists_the_known() -> None:
 FEATURES = """
 precision: {source: s, name: fp8, factor: 0.6}
 cold_start: {source: s, seconds: 40, asleep_after: 600}
+data_parallel: {source: s, ranks: 2}
 lora: {source: s, slots: 4, load_time: 0.3}
 rounds: {source: s, steps: 8, early_cut: true}
 speculation: {source: s, draft_tokens: 2, acceptance: {default: [0.6, 0.3]}, draft_time: 0.001}
@@ -108,6 +109,7 @@ def test_features_are_read_and_off_by_default() -> None:
         ("factor: 0.6", "factor: 0", "precision.factor is 0.0: must be positive"),
         ("seconds: 40", "seconds: -1", "cold_start.seconds is -1.0"),
         ("slots: 4", "slots: 0", "lora.slots is 0"),
+        ("ranks: 2}", "ranks: 0}", "data_parallel.ranks is 0"),
         ("steps: 8", "steps: 0", "rounds.steps is 0"),
         ("default: [0.6, 0.3]", "acme: [0.6, 0.3]", "no default"),
         ("[0.6, 0.3]", "[0.3, 0.6]", "speculation.acceptance.default grows"),
