@@ -1,4 +1,4 @@
-"""What happens next: a heap of instants, ties settled by (time, priority, number, sequence)."""
+"""What happens next: when each replica wakes, and a heap of rarer instants, ties by (time, priority, number, order)."""
 
 from heapq import heappop, heappush
 from math import inf
@@ -10,27 +10,62 @@ LEAVING: Final = 2  # a client that leaves frees its place for those that wait
 TIMER: Final = 3  # the governor's own
 ARRIVAL: Final = 4  # last: it finds the world as it is
 
+_BLOCK: Final = 16
+
 
 class Agenda:
-    """Entries are (at, priority, number, sequence, stamp); what number and stamp mean is the caller's."""
+    """Entries are (at, priority, number); what the number means is the caller's."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, int, int, int]] = []
+        self.next_at = inf  # when the next entry is due
+        self._heap: list[tuple[float, int, int, int]] = []
         self._sequence = 0
 
-    def put(self, at: float, priority: int, number: int, stamp: int = 0) -> None:
+    def put(self, at: float, priority: int, number: int) -> None:
         """Note something for an instant."""
         self._sequence += 1
-        heappush(self._heap, (at, priority, number, self._sequence, stamp))
-
-    def next_at(self) -> float:
-        """When the next entry is due; inf where there is none."""
-        return self._heap[0][0] if self._heap else inf
+        heappush(self._heap, (at, priority, number, self._sequence))
+        self.next_at = self._heap[0][0]
 
     def next_priority(self) -> int:
         """What kind of entry is due next; only where there is one."""
         return self._heap[0][1]
 
-    def pop(self) -> tuple[float, int, int, int, int]:
+    def pop(self) -> tuple[float, int, int]:
         """Take the next entry out."""
-        return heappop(self._heap)
+        at, priority, number, _ = heappop(self._heap)
+        self.next_at = self._heap[0][0] if self._heap else inf
+        return at, priority, number
+
+
+class Wakes:
+    """An instant for each of a few things by number, which changes often, and the earliest of them.
+
+    Kept in blocks with the earliest of each: for a fleet that is less work than a heap, which keeps what was changed.
+    """
+
+    def __init__(self, num: int) -> None:
+        self.next_at = inf  # the earliest …
+        self.next_number = 0  # … and whose it is: the lowest of those that tie
+        self._at = [inf] * num
+        self._num_blocks = -(-num // _BLOCK)
+        self._earliest = [inf] * self._num_blocks
+        self._whose = [0] * self._num_blocks
+
+    def set(self, number: int, at: float) -> None:
+        """From now on it wakes at that instant; inf: never."""
+        instants = self._at
+        if instants[number] == at:
+            return
+        instants[number] = at
+        block = number // _BLOCK
+        first = block * _BLOCK
+        earliest, whose = inf, first
+        for other in range(first, min(first + _BLOCK, len(instants))):
+            if instants[other] < earliest:
+                earliest, whose = instants[other], other
+        self._earliest[block], self._whose[block] = earliest, whose
+        for other in range(self._num_blocks):
+            if self._earliest[other] < earliest or (self._earliest[other] == earliest and other < block):
+                earliest, whose, block = self._earliest[other], self._whose[other], other
+        self.next_at, self.next_number = earliest, whose

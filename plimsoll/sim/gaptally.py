@@ -32,14 +32,13 @@ class GapTally(StepLog):
     def __init__(self, thresholds: list[float]) -> None:
         super().__init__()
         self.thresholds = thresholds
-        self._num_bad = len(thresholds)
-        self._base = len(thresholds) + 1  # place of the first bucket
-        # Gaps above each threshold, an unused place (0 is none), then those of each bucket that was met; as objects,
-        # so that what did not change between two snapshots is told by identity.
-        self._counts: list[object] = [0] * (len(thresholds) + 1)
-        self._dense = [0] * (_HIGHEST - _LOWEST)  # bucket -> its place in counts, for usual ones …
+        self._bad = [0] * len(thresholds)  # gaps above each threshold
+        # Gaps of each bucket that was met; as objects, so that what did not change between two snapshots is told by
+        # identity, and buckets need not be made into objects anew.
+        self._counts: list[object] = []
+        self._buckets: list[object] = []  # which bucket each of them counts
+        self._dense = [-1] * (_HIGHEST - _LOWEST)  # the other way, for usual buckets …
         self._places: dict[int, int] = {}  # … and all others
-        self._buckets: list[object] = []  # the other way, from the first bucket's place on
         self._peak_steps: list[int] = []  # last steps of runs that none later exceeds …
         self._peaks: list[float] = []  # … and their largest gaps, falling
         self._splits: list[tuple[int, int, Job]] = []  # step, order, job: where one passes into the next class
@@ -80,12 +79,14 @@ class GapTally(StepLog):
         """Nobody is here: nothing that was counted will be asked for."""
         self._peak_steps, self._peaks, self._splits = [], [], []
         if len(self._counts) > _FEW:
-            self._counts, self._places, self._buckets = [0] * self._base, {}, []
-            self._dense = [0] * (_HIGHEST - _LOWEST)
+            self._counts, self._places, self._buckets = [], {}, []
+            self._dense = [-1] * (_HIGHEST - _LOWEST)
 
     def begin(self, job: Job) -> None:
         """A job decodes from the next step on; `since`, `generated` and `order` are set."""
         job.marks = [self._counts.copy()]
+        if self.thresholds:
+            job.bad_before = self._bad.copy()
         done = job.generated
         job.position = class_of(done + 1)
         if done < NEAR < job.output_tokens:
@@ -116,11 +117,11 @@ class GapTally(StepLog):
         """What a client saw of a job's `tokens` (> 0) output tokens up to the last step that ended."""
         if job.gaps is not None:
             return self._timing_of_preempted(job, job.gaps, tokens, last_token_at)
-        marks, counts, chosen = job.marks, self._counts, job.thresholds
+        marks, chosen = job.marks, job.thresholds
         largest, bad, sketches = 0.0, _NO_BAD, _NOTHING
         if chosen:
-            begun = marks[0] if marks else counts
-            bad = tuple([self._at(counts, index) - self._at(begun, index) for index in chosen])
+            before = job.bad_before if marks else self._bad
+            bad = tuple([self._bad[index] - before[index] for index in chosen])
         if marks:
             largest = self._largest_after(job.since)
             sketches = self._sketches(marks)
@@ -136,7 +137,7 @@ class GapTally(StepLog):
         return near, middle, _EMPTY if num == 2 else ItlSketch(0, self._between(marks[2], counts))
 
     def _timing_of_preempted(self, job: Job, gaps: Gaps, tokens: int, last_token_at: float) -> Timing:
-        total = Gaps(self._num_bad)
+        total = Gaps(len(self._bad))
         total.largest, total.bad = gaps.largest, gaps.bad.copy()
         total.buckets = [gaps.buckets[0].copy(), gaps.buckets[1].copy(), gaps.buckets[2].copy()]
         self._sum(job, total)
@@ -148,7 +149,7 @@ class GapTally(StepLog):
     def _gaps_of(self, job: Job) -> Gaps:
         gaps = job.gaps
         if gaps is None:
-            gaps = job.gaps = Gaps(self._num_bad)
+            gaps = job.gaps = Gaps(len(self._bad))
         return gaps
 
     def _sum(self, job: Job, into: Gaps) -> None:
@@ -159,26 +160,19 @@ class GapTally(StepLog):
         for number in range(len(marks)):
             until = marks[number + 1] if number + 1 < len(marks) else self._counts
             into.add_all(job.position + number, self._between(marks[number], until))
-        for index in range(self._num_bad):
-            into.bad[index] += self._at(self._counts, index) - self._at(marks[0], index)
+        for index, num in enumerate(self._bad):
+            into.bad[index] += num - job.bad_before[index]
         into.largest = max(into.largest, self._largest_after(job.since))
 
     def _between(self, before: list[object], after: list[object]) -> dict[int, int]:
         """Counts by bucket of the steps between two snapshots."""
         found: dict[object, object] = {}
-        buckets, first, known = self._buckets, self._base, len(before)
-        for place in range(first, len(after)):
-            count = after[place]
-            if place >= known:
-                found[buckets[place - first]] = count
-                continue
-            old = before[place]
+        for count, old, bucket in zip(after, before, self._buckets, strict=False):  # `after` may have met more of them
             if count is not old:  # snapshots share what did not change
-                found[buckets[place - first]] = cast("int", count) - cast("int", old)
+                found[bucket] = cast("int", count) - cast("int", old)
+        for place in range(len(before), len(after)):
+            found[self._buckets[place]] = after[place]
         return cast("dict[int, int]", found)
-
-    def _at(self, counts: list[object], place: int) -> int:
-        return cast("int", counts[place])
 
     def _largest_after(self, step: int) -> float:
         """The longest step after that one; 0.0 where none has ended."""
@@ -195,26 +189,23 @@ class GapTally(StepLog):
         gap = first + begin * growth
         last = first + (end - 1) * growth
         largest = max(gap, last)
-        for index in range(self._num_bad):
-            threshold = self.thresholds[index]
+        for index, threshold in enumerate(self.thresholds):
             if largest > threshold:
-                self._add_to(index, num_above(first, growth, begin, end, threshold))
+                self._bad[index] += num_above(first, growth, begin, end, threshold)
         bucket, last_bucket = ceil(log2(gap) * 32.0), ceil(log2(last) * 32.0) if end > begin + 1 else 0
         while at < end:
             stop = end if end == begin + 1 or bucket == last_bucket else end_of_bucket(first, growth, at, end, bucket)
-            self._add_to(self._place_of(bucket), stop - at)
+            place = self._place_of(bucket)
+            self._counts[place] = cast("int", self._counts[place]) + stop - at
             at = stop
             if at < end:
                 bucket = ceil(log2(first + at * growth) * 32.0)
 
-    def _add_to(self, place: int, num: int) -> None:
-        self._counts[place] = cast("int", self._counts[place]) + num
-
     def _place_of(self, bucket: int) -> int:
         """Where a bucket is counted."""
         dense = _LOWEST <= bucket < _HIGHEST
-        place = self._dense[bucket - _LOWEST] if dense else self._places.get(bucket, 0)
-        if place == 0:
+        place = self._dense[bucket - _LOWEST] if dense else self._places.get(bucket, -1)
+        if place < 0:
             place = len(self._counts)
             self._counts.append(0)
             self._buckets.append(bucket)

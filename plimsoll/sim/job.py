@@ -65,6 +65,7 @@ class Job:
         # Notes of `gaptally.py`.
         self.thresholds: tuple[int, ...] = ()  # which of the tally's concern it, set by who submits it
         self.marks: list[list[object]] = []  # the tally when it began to decode, and where its position class changed
+        self.bad_before: list[int] = []  # gaps above each threshold when it began to decode
         self.position = 0  # class of its first gap since then
         self.gaps: Gaps | None = None  # those before its last preemption
         self.timing: Timing | None = None  # what its client saw, once it has FINISHED

@@ -66,7 +66,8 @@ class Simulation:
         self._settled = settled
         self._seen = seen
         self._agenda = Agenda()
-        self.fleet = Fleet(policy, profiles, self._agenda, start_at)
+        self.fleet = Fleet(policy, profiles, start_at)
+        self._wakes = self.fleet.wakes
         self._flights: dict[int, Flight] = {}
         self._events: deque[Event] = deque()  # those that follow from the one in hand
         self._handling = False
@@ -101,19 +102,22 @@ class Simulation:
 
     def _happen(self, until: float) -> bool:
         """Let the next thing happen, ties by priority; False where it lies beyond `until`."""
-        agenda = self._agenda
-        at = agenda.next_at()
-        priority = agenda.next_priority() if at < inf else TIMER
-        if self._report_at < at or (self._report_at == at and priority > REPORT):
+        at, priority = self._wakes.next_at, REPLICA
+        if self._report_at < at:
             at, priority = self._report_at, REPORT
-        if self._timer_at < at or (self._timer_at == at and priority > TIMER):
+        if self._agenda.next_at < at:
+            at, priority = self._agenda.next_at, self._agenda.next_priority()
+        if self._timer_at < at:
             at, priority = max(self.now, self._timer_at), TIMER
         if self._next_at < at:
             at, priority = self._next_at, ARRIVAL
         if at > until:
             return False
         self.now = at
-        if priority == ARRIVAL:
+        if priority == REPLICA:
+            number = self._wakes.next_number
+            self._take(number, self.fleet.advance(number, at))
+        elif priority == ARRIVAL:
             self._arrive()
         elif priority == REPORT:
             self._report()
@@ -121,15 +125,8 @@ class Simulation:
             self._timer_at = inf
             self._send(TimerFired(at))
         else:
-            self._take_due()
+            self._leave(self._agenda.pop()[2])
         return True
-
-    def _take_due(self) -> None:
-        _, priority, number, _, stamp = self._agenda.pop()
-        if priority == REPLICA:
-            self._take(number, self.fleet.due(number, stamp, self.now))
-        else:
-            self._leave(number)
 
     def _report(self) -> None:
         self._report_at = self.now + self._probe_every
