@@ -167,9 +167,10 @@ class GapTally(StepLog):
     def _between(self, before: list[object], after: list[object]) -> dict[int, int]:
         """Counts by bucket of the steps between two snapshots."""
         found: dict[object, object] = {}
-        for count, old, bucket in zip(after, before, self._buckets, strict=False):  # `after` may have met more of them
+        for place, old in enumerate(before):  # `after` may have met more of them
+            count = after[place]
             if count is not old:  # snapshots share what did not change
-                found[bucket] = cast("int", count) - cast("int", old)
+                found[self._buckets[place]] = cast("int", count) - cast("int", old)
         for place in range(len(before), len(after)):
             found[self._buckets[place]] = after[place]
         return cast("dict[int, int]", found)
