@@ -5,7 +5,7 @@ from typing import Final
 
 from plimsoll.governor.events import Criticality, Endpoint, RequestArrived
 from plimsoll.policy.policy import UpstreamTrust
-from plimsoll.sim.arrival import Arrival
+from plimsoll.sim.flight import Flight
 
 MAX_HASHES: Final = 16
 """The governor is told of so many prefix hashes, as by the live hands; the engine's own cache knows all."""
@@ -14,31 +14,31 @@ _CHAT: Final = Endpoint.CHAT
 _CRITICALITIES: Final = {str(each): each for each in Criticality}
 
 
-def arrived(arrival: Arrival, request_id: int, at: float, upstream_trust: UpstreamTrust) -> RequestArrived:
+def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust) -> RequestArrived:
     """The event of its arrival; by position, since keywords cost time on this path."""
-    hashes, hash_tokens = arrival.hashes, arrival.hash_tokens
+    hashes, hash_tokens = flight.hashes, flight.hash_tokens
     if len(hashes) > MAX_HASHES:
         stride = _stride(len(hashes))
         hashes = hashes[stride - 1 :: stride]
         hash_tokens *= stride
     return RequestArrived(
         at,
-        request_id,
-        arrival.tenant,
-        arrival.model,
-        arrival.prompt_tokens,
-        arrival.max_output_tokens,
+        flight.request_id,
+        flight.tenant,
+        flight.model,
+        flight.prompt_tokens,
+        flight.max_output_tokens,
         1,
         hashes,
         hash_tokens,
         _CHAT,
-        arrival.streaming,
-        arrival.tier,
-        arrival.cause,
-        _CRITICALITIES[arrival.criticality],
-        arrival.session,
+        flight.streaming,
+        flight.asked_tier,
+        flight.cause,
+        _CRITICALITIES[flight.criticality],
+        flight.session,
         inf,
-        arrival.upstream_time,
+        flight.upstream_time,
         upstream_trust,
     )
 

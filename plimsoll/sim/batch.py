@@ -244,6 +244,11 @@ class Batch:
         self.num_steps += num
         self.context += len(self.decoding) * num
 
+    def has_blocks(self, first: int, num: int) -> bool:
+        """Whether there are blocks enough for the starts of steps `first` to `first + num - 1`."""
+        most = (num // self._block + 1) * len(self.decoding)  # a bound that is nearly always enough
+        return most <= self.kv.num_free or self.blocks_needed(first, num) <= self.kv.num_free
+
     def blocks_needed(self, first: int, num: int) -> int:
         """Blocks that the decoding jobs need at the starts of steps `first` to `first + num - 1`."""
         needed = num // self._block * len(self.decoding)

@@ -1,6 +1,7 @@
 """The simulated replicas of a policy's pools, each waking when something is to be told of it."""
 
 from collections.abc import Mapping
+from math import inf
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError

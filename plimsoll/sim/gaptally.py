@@ -9,20 +9,22 @@ with the runs of `steplog.py` (a test holds them together).
 
 from bisect import bisect_right
 from heapq import heappop, heappush
-from math import ceil, log2
+from math import ceil, log
 from typing import Final, cast
 
 from plimsoll.sim.gaps import MIDDLE, NEAR, Gaps, class_of
 from plimsoll.sim.job import DECODE, Job
 from plimsoll.sim.steplog import PRUNE_AT, StepLog
 from plimsoll.slo.measured import ItlSketch, Timing, TokenRun
-from plimsoll.slo.timing import end_of_bucket, num_above
+from plimsoll.slo.timing import bucket_of, end_of_bucket, num_above
 
 _EMPTY: Final = ItlSketch()
 _NOTHING: Final = (_EMPTY, _EMPTY, _EMPTY)
 _NO_BAD: Final[tuple[int, ...]] = ()
 _LOWEST: Final = -512  # 15 µs
 _HIGHEST: Final = 64  # 4 s
+_PER_E: Final = 46.16624130844683  # 32 / ln 2
+_SURE: Final = 1e-9  # of a bucket: far more than rounding makes
 _FEW: Final = 64  # so many buckets cost little to copy
 
 
@@ -193,14 +195,14 @@ class GapTally(StepLog):
         for index, threshold in enumerate(self.thresholds):
             if largest > threshold:
                 self._bad[index] += num_above(first, growth, begin, end, threshold)
-        bucket, last_bucket = ceil(log2(gap) * 32.0), ceil(log2(last) * 32.0) if end > begin + 1 else 0
+        bucket, last_bucket = _bucket_of(gap), _bucket_of(last) if end > begin + 1 else 0
         while at < end:
             stop = end if end == begin + 1 or bucket == last_bucket else end_of_bucket(first, growth, at, end, bucket)
             place = self._place_of(bucket)
             self._counts[place] = cast("int", self._counts[place]) + stop - at
             at = stop
             if at < end:
-                bucket = ceil(log2(first + at * growth) * 32.0)
+                bucket = _bucket_of(first + at * growth)
 
     def _place_of(self, bucket: int) -> int:
         """Where a bucket is counted."""
@@ -215,6 +217,15 @@ class GapTally(StepLog):
             else:
                 self._places[bucket] = place
         return place
+
+
+def _bucket_of(gap: float) -> int:
+    """As `slo/timing` says; where it is sure by the natural logarithm, for which compiled code need not call Python."""
+    exact = log(gap) * _PER_E
+    bucket = ceil(exact)
+    if _SURE < bucket - exact < 1.0 - _SURE:
+        return bucket
+    return bucket_of(gap)
 
 
 def all_thresholds(by_tier: list[tuple[float, ...]]) -> list[float]:

@@ -18,6 +18,11 @@ RESUMED: Final = 3  # a token came again after a preemption
 OUTGROWN: Final = 4  # it has more output than `mark` said
 
 
+# Shared by all jobs that have none yet: they are replaced, never added to.
+_NO_MARKS: Final[list[list[object]]] = []
+_NO_NUMBERS: Final[list[int]] = []
+
+
 class Job:
     """A request for a replica. `output_tokens` is what it will produce; 0 is prefill only (embeddings).
 
@@ -64,8 +69,10 @@ class Job:
         self.num_verified = 0  # steps that verified guesses of it
         # Notes of `gaptally.py`.
         self.thresholds: tuple[int, ...] = ()  # which of the tally's concern it, set by who submits it
-        self.marks: list[list[object]] = []  # the tally when it began to decode, and where its position class changed
-        self.bad_before: list[int] = []  # gaps above each threshold when it began to decode
+        self.marks: list[list[object]] = (
+            _NO_MARKS  # the tally when it began to decode, and where its position class changed
+        )
+        self.bad_before: list[int] = _NO_NUMBERS  # gaps above each threshold when it began to decode
         self.position = 0  # class of its first gap since then
         self.gaps: Gaps | None = None  # those before its last preemption
         self.timing: Timing | None = None  # what its client saw, once it has FINISHED

@@ -152,10 +152,8 @@ class Replica(Engine):
             tokens, work, history = batch.prompt_work()
             self._gap = self._steps.mixed(tokens, len(batch.prefills), num_seqs, batch.context, work, history)
             return
-        self._gap, self._growth = (
-            self._steps.decode(num_seqs, batch.context),
-            self._steps.growth(num_seqs, batch.context),
-        )
+        self._gap = self._steps.decode(num_seqs, batch.context)
+        self._growth = self._steps.growth(num_seqs, batch.context)
         self._steady = not preempted  # after a preemption the waiting were not asked
 
     def _ends_at(self, num: int) -> float:
@@ -217,7 +215,7 @@ class Replica(Engine):
         while not self._still_due(self._due[0]):
             heappop(self._due)
         batch, finish = self.batch, self._due[0][0]
-        if batch.blocks_needed(batch.num_steps + 2, finish - batch.num_steps - 1) > batch.kv.num_free:
+        if not batch.has_blocks(batch.num_steps + 2, finish - batch.num_steps - 1):
             finish = batch.last_with_blocks()
         self._run_end = min(finish, batch.num_steps + self._steps.steps_alike(len(batch.decoding), batch.context))
         return self._run_end

@@ -142,13 +142,11 @@ class Simulation:
             return
         self.num_arrived += 1
         request_id = 1 << 40 | self.num_arrived
-        tenant = arrival.tenant
-        self._flights[request_id] = Flight(request_id, arrival, self._tiers.get(tenant, ""))
-        if arrival.patience < inf:
-            self._agenda.put(self.now + arrival.patience, LEAVING, request_id)
-        event = arrived(arrival, request_id, self.now, self._upstream_trust)
+        self._flights[request_id] = flight = Flight(request_id, arrival)
+        if flight.patience < inf:
+            self._agenda.put(self.now + flight.patience, LEAVING, request_id)
         self._draw_next()
-        self._send(event)
+        self._send(arrived(flight, self.now, self._upstream_trust))
 
     def _leave(self, request_id: int) -> None:
         """A client's patience is over."""
@@ -206,21 +204,21 @@ class Simulation:
 
     def _dispatch(self, decision: Dispatch) -> None:
         flight = self._flights[decision.request_id]
-        arrival = flight.arrival
-        output = arrival.output_tokens
-        cap = decision.max_output_tokens or arrival.max_output_tokens
+        output = flight.output_tokens
+        cap = decision.max_output_tokens or flight.max_output_tokens
         number = self.fleet.numbers[decision.replica]
         job = Job(
             flight.request_id,
-            arrival.prompt_tokens,
+            flight.prompt_tokens,
             min(output, cap) if cap else output,
-            arrival.hashes,
-            whole_blocks(arrival.hash_tokens, self.fleet.profiles[number]),
+            flight.hashes,
+            whole_blocks(flight.hash_tokens, self.fleet.profiles[number]),
         )
-        job.thresholds = self.fleet.thresholds.get(flight.tier, ())
-        job.tenant = arrival.tenant
-        job.adapter = arrival.model if arrival.model in self.fleet.adapters[number] else ""
-        job.dice = int(arrival.at * _MICROSECONDS)  # differs from seed to seed
+        tier = flight.asked_tier or self._tiers.get(flight.tenant, "")
+        job.thresholds = self.fleet.thresholds.get(tier, ())
+        job.tenant = flight.tenant
+        job.adapter = flight.model if flight.model in self.fleet.adapters[number] else ""
+        job.dice = int(flight.starts_at * _MICROSECONDS)  # differs from seed to seed
         job.priority = decision.priority or 0
         job.mark = decision.reserved_output_tokens
         try:
