@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Serve the OpenAI API in front of the policy's replicas, by the policy's rules.",
     "top": "Watch a running gateway: P50, P99, ratio, attainment, budget and queue by tenant; decisions streaming by.",
     "report": "Show what happened by tenant, tier and cause: endings, latencies, what was promised and kept, budgets.",
+    "tails": "Show P50, P95 and P99 with intervals by any labels and over time; P99 ÷ P50 first.",
     "diagnose": "Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.",
     "explain": "Explain one request: what happened when, where its time went, who was beside it, what it broke.",
     "emulate": "Serve emulated vLLM replicas: real HTTP, real waiting, words without meaning.",

@@ -14,14 +14,12 @@ from plimsoll.analytics.tally import NOT_WAITING, Judged, Tally, promises_of
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.budget import period_bounds, period_of
 from plimsoll.slo.outcome import Outcome, Reason
-from plimsoll.slo.quantiles import EXACT_UP_TO, Sketch
 from plimsoll.slo.verdict import Charge, Judgement
-from plimsoll.storage.resemblance import LATENCY_ROWS, design_effects
+from plimsoll.storage.resemblance import design_effects
+from plimsoll.storage.sketches import latency_sketches
 
 _OWNERS: Final = {"tenant": "tenant, tier", "cause": "cause"}
 """The two groupings that are gathered; tiers and all are sums of tenants."""
-
-_BUCKET: Final = "CASE WHEN value > 0 THEN ceil(log2(value) * 32)::INTEGER END"
 
 
 def aggregate(
@@ -172,42 +170,9 @@ class _Aggregation:
 
     def _latencies(self, kind: str, keys: str) -> None:
         width = keys.count(",") + 1
-        values = LATENCY_ROWS.format(keys=keys)
-        counts: dict[tuple[Any, ...], dict[int | None, int]] = {}
-        for row in self._rows(
-            f"SELECT {keys}, name, cut_off, {_BUCKET} AS bucket, count(*) FROM ({values}) GROUP BY ALL"
-        ):
-            counts.setdefault(row[:-2], {})[row[-2]] = row[-1]
-        small = {group for group, buckets in counts.items() if sum(buckets.values()) <= EXACT_UP_TO}
-        for group, buckets in counts.items():
-            if group not in small:
-                zeros = buckets.pop(None, 0)
-                self._sketch(kind, group, width).add_buckets(zeros, {i: n for i, n in buckets.items() if i is not None})
-        self._exact_values(kind, keys, small)
-
-    def _exact_values(self, kind: str, keys: str, small: set[tuple[Any, ...]]) -> None:
-        if not small:
-            return
-        width = keys.count(",") + 1
-        columns = ", ".join(f"k{i} VARCHAR" for i in range(width))
-        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE small ({columns}, name VARCHAR, cut_off BOOLEAN)")
-        self.connection.executemany(
-            f"INSERT INTO small VALUES ({', '.join('?' * (width + 2))})", [list(g) for g in small]
-        )
-        match = " AND ".join(f"v.{key.strip()} = small.k{i}" for i, key in enumerate(keys.split(",")))
-        grouped = ", ".join(f"v.{key.strip()}" for key in keys.split(","))
-        for *owner, values in self._rows(
-            f"""SELECT {grouped}, v.name, v.cut_off, list(greatest(v.value, 0))
-            FROM ({LATENCY_ROWS.format(keys=keys)}) v JOIN small
-            ON {match} AND v.name = small.name AND v.cut_off = small.cut_off GROUP BY ALL"""
-        ):
-            sketch = self._sketch(kind, tuple(owner), width)
-            for value in sorted(values):
-                sketch.add(value)
-
-    def _sketch(self, kind: str, group: tuple[Any, ...], width: int) -> Sketch:
-        latency = self._tally(kind, group[:width]).latencies[group[width]]
-        return latency.cut_off if group[width + 1] else latency.seen
+        for group, sketch in latency_sketches(self.connection, keys):
+            latency = self._tally(kind, group[:width]).latencies[group[width]]
+            (latency.cut_off if group[width + 1] else latency.seen).merge(sketch)
 
     def _itl(self) -> None:
         """Both groupings in one pass: taking the sketches apart is what costs."""

@@ -87,3 +87,16 @@ def test_ids_that_name_none_or_several(home: Path, inside: Inside) -> None:
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "no request in" in unknown.stderr
     assert "2 requests carry the client's id 'mine-7'" in inside("explain", str(home), "mine-7").stderr
+
+
+def test_tails_by_labels_and_slices(home: Path, inside: Inside) -> None:
+    data = json.loads(inside("tails", str(home), "--by", "tenant", "--every", "1min", "--json").stdout)
+    assert data["num"] == sum(group["num"] for group in data["groups"]) == 201
+    assert {group["labels"]["tenant"] for group in data["groups"]} == {"acme", "batch"}
+    text = inside("tails", str(home)).stdout
+    for words in ("TTFT p99÷p50", "acme", "gold", "all"):
+        assert words in text
+    wrong = inside("tails", str(home), "--by", "tenant,colour")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "no label is named 'colour'; known: tenant, tier" in wrong.stderr
+    assert "more than 20000 slices" in inside("tails", str(home), "--every", "1ms").stderr

@@ -1,0 +1,119 @@
+"""Tails of a log by any labels: figures only, compiled from sketches."""
+
+from collections.abc import Mapping, Sequence
+from math import log, sqrt
+from typing import Final
+
+from msgspec import Struct
+
+from plimsoll.analytics.figures import LatencyFigure
+from plimsoll.analytics.latencyfigures import latency_figure, token_figure
+from plimsoll.analytics.tally import LATENCIES, POSITIONS, Latency
+from plimsoll.slo.quantiles import Sketch
+
+OTHERS: Final = "(others)"
+"""Groups beyond the bound, as one."""
+_Z: Final = 1.959963984540054
+
+
+class TailGroup(Struct, frozen=True):
+    """One group: its labels (`slice` is a start in UTC epoch s), how many requests, its latencies and token gaps."""
+
+    labels: dict[str, str]
+    slice: float | None
+    num: int
+    num_bad: int  # requests that missed an objective
+    latencies: tuple[LatencyFigure, ...]
+    itl: LatencyFigure
+    itl_by_position: tuple[LatencyFigure, ...]
+
+
+class PowerLaw(Struct, frozen=True):
+    """Violations ∝ activity ^ exponent, over minutes of single tenants, with a 95 % interval. Above 1: a knee."""
+
+    exponent: float
+    low: float
+    high: float
+    num_minutes: int
+
+
+class Tails(Struct, frozen=True):
+    """All groups of a log or of a window of it."""
+
+    source: str
+    by: tuple[str, ...]
+    every: float | None  # s
+    num: int
+    num_folded: int  # groups that are in (others)
+    groups: tuple[TailGroup, ...]
+    whole: TailGroup
+    violations: PowerLaw | None  # None: too few minutes with violations
+
+
+class Group:
+    """What a group's figures are compiled from."""
+
+    def __init__(self) -> None:
+        self.num = 0
+        self.num_bad = 0
+        self.latencies: dict[str, Latency] = {name: Latency() for name in LATENCIES}
+        self.itl: tuple[Sketch, ...] = tuple(Sketch() for _ in POSITIONS)
+
+    def merge(self, other: "Group") -> None:
+        """Everything that the other holds."""
+        self.num += other.num
+        self.num_bad += other.num_bad
+        for name, latency in self.latencies.items():
+            latency.seen.merge(other.latencies[name].seen)
+            latency.cut_off.merge(other.latencies[name].cut_off)
+        for mine, his in zip(self.itl, other.itl, strict=True):
+            mine.merge(his)
+
+
+def tail_group(group: Group, labels: Mapping[str, str], start: float | None = None) -> TailGroup:
+    """The figures of one group."""
+    gaps = Sketch()
+    for part in group.itl:
+        gaps.merge(part)
+    return TailGroup(
+        labels=dict(labels),
+        slice=start,
+        num=group.num,
+        num_bad=group.num_bad,
+        latencies=tuple(latency_figure(name, latency) for name, latency in group.latencies.items()),
+        itl=token_figure("itl", gaps),
+        itl_by_position=tuple(token_figure(name, part) for name, part in zip(POSITIONS, group.itl, strict=True)),
+    )
+
+
+def power_law(minutes: Sequence[tuple[float, float, int]]) -> PowerLaw | None:
+    """From (mean activity, mean violations, minutes) of classes of activity; None of fewer than three that have any.
+
+    Weighted least squares on logarithms; the interval takes classes for independent, with the fit's own spread.
+    """
+    points = [(log(activity), log(bad), num) for activity, bad, num in minutes if activity > 0 and bad > 0 and num > 0]
+    if len(points) < 3:
+        return None
+    weight = sum(num for _, _, num in points)
+    mean_x = sum(x * num for x, _, num in points) / weight
+    mean_y = sum(y * num for _, y, num in points) / weight
+    spread = sum(num * (x - mean_x) ** 2 for x, _, num in points)
+    if spread <= 0.0:
+        return None
+    slope = sum(num * (x - mean_x) * (y - mean_y) for x, y, num in points) / spread
+    left = sum(num * (y - mean_y - slope * (x - mean_x)) ** 2 for x, y, num in points)
+    error = sqrt(left / (len(points) - 2) / spread)
+    reach = _student(len(points) - 2) * error
+    return PowerLaw(slope, slope - reach, slope + reach, weight)
+
+
+def _student(freedom: int) -> float:
+    """97.5 % quantile of Student's t, within 1 % (Abramowitz and Stegun 26.7.5; the first ones by table)."""
+    exact = {1: 12.706, 2: 4.303, 3: 3.182}
+    if freedom in exact:
+        return exact[freedom]
+    z, v = _Z, float(freedom)
+    first = (z**3 + z) / 4.0
+    second = (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
+    third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
+    return z + first / v + second / v**2 + third / v**3
