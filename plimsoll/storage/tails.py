@@ -33,6 +33,7 @@ def tails(
     by: Sequence[str],
     every: float | None,
     source: str,
+    *,
     most: int = MAX_GROUPS,
 ) -> Tails:
     """The tails of that window; the connection has the view `requests` (`storage/query.py`). `every` in s."""

@@ -19,7 +19,7 @@ def tails(
 ) -> Tails:
     with duckdb.connect(":memory:") as connection:
         connection.register("requests", table_of([Settle(each, ()) for each in log], list(range(len(log)))))
-        return storage.tails(connection, window, by, every, "test", most)
+        return storage.tails(connection, window, by, every, "test", most=most)
 
 
 def ttft(group: TailGroup, level: float) -> float | None:
