@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "and where.",
     "simulate": "Run the live policy on a virtual clock, against engines modelled step by step.",
     "sweep": "Simulate a grid of policies or workloads to one table; a stopped sweep goes on where it was.",
+    "compare": "Compare two runs, or a run and a live log: what differs, by how much, and is it more than luck?",
     "ledger": "Prove that the ledger balances and agrees with the log, or rebuild it from the log.",
     "project": "Bring the ledger and the request log's Parquet files up to the journal of a data directory.",
     "import_": "Read SLOs of OpenSLO (v1, v1alpha), Sloth, Pyrra and slo-generator, and tell what could not be read.",

@@ -15,9 +15,10 @@ import pytest
 from plimsoll.cli.simulate import simulate
 from plimsoll.cli.simulating import Task, never, quiet, run_task
 from plimsoll.errors import PolicyError, TraceError, UsageError
-from plimsoll.sim.estimate import estimate, student
+from plimsoll.sim.estimate import estimate
 from plimsoll.sim.summary import Summary, summarise
 from plimsoll.sim.workloaddocument import parse
+from plimsoll.slo.student import student
 from plimsoll.storage.query import records
 
 POLICY = """
