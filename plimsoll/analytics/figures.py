@@ -69,6 +69,7 @@ class ObjectiveFigure(Struct, frozen=True):
     num_excluded: int  # requests
     attainment: Attainment
     charges: dict[str, int]
+    num_on_word: int  # bad events that only the tenant's word for its upstream time makes, or puts on their account
     budgets: tuple[BudgetFigure, ...]
 
 

@@ -145,6 +145,7 @@ class _Compiler:
             num_excluded=judged.num_excluded,
             attainment=attainment(judged, objective, self.policy.service.censored_limit),
             charges={charge.value: num for charge, num in sorted(judged.charges.items())},
+            num_on_word=judged.num_on_word,
             budgets=self._budgets(tenant, tier, objective.name) if tenant is not None else (),
         )
 
@@ -194,6 +195,13 @@ class _Compiler:
             yield "Intervals are widened by how much neighbouring requests resemble each other (blocks of time)."
         elif self.total.num:
             yield "Intervals take requests for independent; those of one busy minute are not, so they are too narrow."
+        judged = [each for tally in self.gathered.tenants.values() for each in tally.objectives.values()]
+        if said := sum(each.num_on_word for each in judged):
+            bad = sum(each.num_bad for each in judged)
+            yield (
+                f"{said} of {bad} bad events are breaches, or are on their account, by what tenants say of their own "
+                "upstream time (`service.upstream_time: header`)."
+            )
         if len(self.gathered.policy_versions) > 1:
             yield "Several policies held: attainment is against the latest targets, budgets against each's own."
         for tier, objective in sorted(self._unknown()):

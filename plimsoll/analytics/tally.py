@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from plimsoll.policy.objective import Objective
-from plimsoll.policy.policy import Policy
+from plimsoll.policy.policy import Policy, UpstreamTrust
 from plimsoll.requestlog.record import Record
 from plimsoll.slo.outcome import REASONS, Blame, Outcome, Reason
 from plimsoll.slo.quantiles import Sketch
@@ -25,6 +25,10 @@ NOT_WAITING: Final = frozenset(
     reason for reason, row in REASONS.items() if row.blame in {Blame.CLIENT, Blame.TENANT}
 ) | {Reason.TOO_MANY_CONNECTIONS}
 """Reasons after which nobody had waited for an answer that was going to come: no censored value."""
+
+VOUCHED: Final = (UpstreamTrust.SIGNED.value, UpstreamTrust.MEASURED.value)
+NOT_ON_WORD: Final = (Charge.OURS, Charge.CLIENT)
+"""Accounts on which a breach would be whatever the tenant said of its upstream time."""
 
 Promises = Mapping[tuple[str, str], Objective]
 """Objectives by (tier, name)."""
@@ -58,9 +62,10 @@ class Judged:
         self.num_excluded = 0  # requests
         self.num_requests = 0  # with a good or bad verdict
         self.charges: dict[Charge, int] = {}  # of the bad ones
+        self.num_on_word = 0  # bad ones that, or whose account, only the tenant's word for its upstream time makes
 
-    def add(self, verdict: Verdict, times: int = 1) -> None:
-        """One verdict, or as many equal ones."""
+    def add(self, verdict: Verdict, times: int = 1, *, word: bool = False) -> None:
+        """One verdict, or as many equal ones; `word`: the upstream time is what the tenant says."""
         self.num_good += verdict.num_good * times
         self.num_bad += verdict.num_bad * times
         self.num_censored += times * (verdict.judgement is Judgement.CENSORED)
@@ -68,6 +73,7 @@ class Judged:
         self.num_requests += times * (verdict.num_good + verdict.num_bad > 0)
         if verdict.charge is not None:
             self.charges[verdict.charge] = self.charges.get(verdict.charge, 0) + verdict.num_bad * times
+            self.num_on_word += verdict.num_bad * times * (word and verdict.charge not in NOT_ON_WORD)
 
     def merge(self, other: "Judged") -> None:
         """Add the other's counts."""
@@ -76,6 +82,7 @@ class Judged:
         self.num_censored += other.num_censored
         self.num_excluded += other.num_excluded
         self.num_requests += other.num_requests
+        self.num_on_word += other.num_on_word
         _add(self.charges, other.charges)
 
 
@@ -116,7 +123,7 @@ class Tally:
         for sketch, part in zip(self.itl, record.itl_sketches or (), strict=False):
             sketch.add_itl(part)
         for verdict in record.verdicts:
-            self.objectives.setdefault(verdict.objective, Judged()).add(verdict)
+            self.objectives.setdefault(verdict.objective, Judged()).add(verdict, word=on_word(record))
         self.num_judged += any(verdict.num_good + verdict.num_bad for verdict in record.verdicts)
         self.num_met += met(record, promises)
 
@@ -189,6 +196,11 @@ def met(record: Record, promises: Promises) -> bool:
             if verdict.num_bad > (verdict.num_good + verdict.num_bad) * (1 - objective.target):
                 return False
     return any(verdict.num_good for verdict in record.verdicts)
+
+
+def on_word(record: Record) -> bool:
+    """Whether only its tenant says how long the request was under way before it came to us."""
+    return record.upstream_time is not None and record.upstream_trust not in VOUCHED
 
 
 def merged(tallies: Iterable[Tally]) -> Tally:

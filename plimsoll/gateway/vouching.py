@@ -8,8 +8,9 @@
 
 Signatures are HMAC-SHA256 over lines of text, compared in constant time. Both are good for `service.upstream_window`
 from their instant `t`; an upstream signature is good for one request, a hop for all requests of its trace. Never more
-is believed than has passed since `X-Request-Start`, where it is there. What nobody vouches for is kept and charged to
-nobody: telemetry that is wrong must not cost an answer.
+is believed than has passed since `X-Request-Start`, where it is there. Under `header` a figure that nothing bounds is
+kept and charged to nobody; under `signed` and `measured` one that is not vouched for is as if it were not there.
+Telemetry that is wrong must not cost an answer.
 """
 
 import hmac
@@ -75,8 +76,8 @@ class Vouching:
             believed = reported if reported is not None and self._is_signed(fields, arrived_at, cause) else None
         else:
             believed = self._measured(fields, arrived_at, trace_id)
-        if believed is None:
-            return reported, UpstreamTrust.NONE
+        if believed is None:  # where somebody else vouches, what the client says changes nothing at all
+            return (reported, UpstreamTrust.NONE) if trust is UpstreamTrust.HEADER else _NOTHING
         return believed if elapsed is None else min(believed, elapsed), trust
 
     def _is_signed(self, fields: Mapping[bytes, bytes], arrived_at: float, cause: bytes) -> bool:

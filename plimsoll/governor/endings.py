@@ -44,13 +44,18 @@ class Endings:
 
     # --- before dispatch -------------------------------------------------------------------------------------------
 
-    def reject(self, request: Request, reason: Reason, detail: str, at: float, *, say: bool = True) -> None:
-        """Refused on arrival; `say` is False where the hands have answered already."""
+    def reject(
+        self, request: Request, reason: Reason, detail: str, at: float, *, say: bool = True, pool: Pool | None = None
+    ) -> None:
+        """Refused on arrival; `say` is False where the hands have answered already.
+
+        The pool that would have served it, where that is known, says what was to be expected: whose breach it is.
+        """
         request.step(REJECT)
         if say:
             after = retry_after(request.account, request, reason, at)
             self.outbox.decisions.append(Reject(request.id, reason, after, detail))
-        self._settle(request, None, Ending(at, Outcome.REJECTED, reason, Phase.ARRIVAL))
+        self._settle(request, pool, Ending(at, Outcome.REJECTED, reason, Phase.ARRIVAL))
 
     def shed(self, pool: Pool, request: Request, reason: Reason, at: float) -> None:
         """Taken from the queue by us."""

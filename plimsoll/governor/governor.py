@@ -131,7 +131,7 @@ class Governor:
         if full is not None:
             account.num_open -= 1
             give_back(account, request)
-            self._endings.reject(request, full, "", at)
+            self._endings.reject(request, full, "", at, pool=pool)
             return
         self._dispatcher.enqueue(pool, request, at)
 

@@ -20,6 +20,7 @@ from plimsoll.slo.verdict import Charge, Facts, Verdict
 _NO_TIMING: Final = Timing()
 _NO_TOKENS: Final = frozenset({Endpoint.EMBEDDINGS, Endpoint.OTHER})
 _NONE: Final = UpstreamTrust.NONE
+_HEADER: Final = UpstreamTrust.HEADER
 _COMPLETED: Final = Outcome.COMPLETED
 _SPEND: Final = EntryKind.SPEND
 _OURS: Final = Charge.OURS
@@ -105,6 +106,7 @@ class Settler:
             ttft_usual,
             tpot_usual,
             end.upstream_baseline or 0.0,
+            request.upstream_trust is not _HEADER,
         )
         verdicts = judge(request.objectives, facts)
         entries = _NOTHING

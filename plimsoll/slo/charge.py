@@ -22,11 +22,14 @@ def charge(
     upstream_baseline: float,
     *,
     trusted: bool = True,
+    vouched: bool = True,
 ) -> Charge:
     """The account of one breach of an objective whose clock starts at the user; all times in s.
 
     `own_time` is inf where we delivered nothing. An upstream time that nobody vouches for, or one that cannot be
-    weighed because our own baseline is not known, leaves the breach unlabelled.
+    weighed because our own baseline is not known, leaves the breach unlabelled. So does one that is only the tenant's
+    word (`vouched` False) where our own time alone would have been good enough: whoever says more must not be able to
+    make ours what was no breach.
     """
     if upstream_time is not None and not trusted:
         return Charge.UNLABELLED
@@ -38,7 +41,7 @@ def charge(
     theirs_breaks = upstream + baseline > threshold
     ours_breaks = upstream_baseline + own_time > threshold
     if ours_breaks and not theirs_breaks:
-        return Charge.OURS
+        return Charge.OURS if vouched or own_time > threshold else Charge.UNLABELLED
     if theirs_breaks and not ours_breaks:
         return Charge.UPSTREAM
     return Charge.JOINT

@@ -209,6 +209,7 @@ def _bad(step: Step, facts: Facts, own_time: float) -> Verdict:
         _baseline(step, facts),
         facts.upstream_baseline,
         trusted=facts.upstream_trusted,
+        vouched=facts.upstream_vouched,
     )
     return Verdict(step.name, _BAD, 0, 1, account)
 

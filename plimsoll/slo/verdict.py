@@ -56,3 +56,4 @@ class Facts(Struct, frozen=True, gc=False):
     baseline_ttft: float | None = None  # s, our own median (or unloaded prediction); None: not known
     baseline_tpot: float | None = None  # s
     upstream_baseline: float = 0.0  # s, upstream's own median for this cause; 0 until 100 were seen
+    upstream_vouched: bool = True  # False: the tenant's own word

@@ -10,7 +10,7 @@ from typing import Any, Final
 import duckdb
 
 from plimsoll.analytics.gathering import EVERYTHING, MAX_CAUSES, OTHER_CAUSES, BudgetKey, Gathered, Window, zone_of
-from plimsoll.analytics.tally import NOT_WAITING, Judged, Tally, promises_of
+from plimsoll.analytics.tally import NOT_ON_WORD, NOT_WAITING, VOUCHED, Judged, Tally, promises_of
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.budget import period_bounds, period_of
 from plimsoll.slo.outcome import Outcome, Reason
@@ -155,10 +155,11 @@ class _Aggregation:
         width = keys.count(",") + 1
         for row in self._rows(
             f"""SELECT {keys}, v.objective, v.judgement, v.charge, count(*), sum(v.num_good), sum(v.num_bad),
-                count_if(v.num_good + v.num_bad > 0)
-            FROM (SELECT {keys}, unnest(verdicts) AS v FROM chosen) GROUP BY ALL"""
+                count_if(v.num_good + v.num_bad > 0), sum(CASE WHEN word THEN v.num_bad ELSE 0 END)
+            FROM (SELECT {keys}, upstream_time IS NOT NULL AND upstream_trust NOT IN {VOUCHED} AS word,
+                unnest(verdicts) AS v FROM chosen) GROUP BY {keys}, v.objective, v.judgement, v.charge"""
         ):
-            objective, judgement, charge, num, good, bad, requests = row[width:]
+            objective, judgement, charge, num, good, bad, requests, said = row[width:]
             judged = self._tally(kind, row[:width]).objectives.setdefault(objective, Judged())
             judged.num_good += int(good)
             judged.num_bad += int(bad)
@@ -167,6 +168,7 @@ class _Aggregation:
             judged.num_excluded += num if judgement == Judgement.EXCLUDED else 0
             if charge is not None:
                 judged.charges[Charge(charge)] = judged.charges.get(Charge(charge), 0) + int(bad)
+                judged.num_on_word += 0 if Charge(charge) in NOT_ON_WORD else int(said)
 
     def _latencies(self, kind: str, keys: str) -> None:
         width = keys.count(",") + 1

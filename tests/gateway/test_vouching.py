@@ -72,16 +72,23 @@ def test_what_is_signed_with_any_of_the_secrets_is_believed(secret: bytes) -> No
         {b"x-plimsoll-upstream-ms": b"250"},
     ],
 )
-def test_what_is_not_signed_so_is_kept_but_nobodys(fields: dict[bytes, bytes]) -> None:
-    time, trust = told(read_labels(fields, NOW, vouching(SIGNED)))
-    assert trust is NOBODY
-    assert time in (0.25, 0.251)
+def test_what_is_not_signed_so_is_as_if_it_had_not_been_said(fields: dict[bytes, bytes]) -> None:
+    assert told(read_labels(fields, NOW, vouching(SIGNED))) == (None, NOBODY)
+
+
+@given(st.integers(0, 10**9).map(lambda ms: b"%d" % ms), st.sampled_from([SIGNED, MEASURED]))
+def test_where_others_vouch_the_clients_header_changes_nothing(said: bytes, trust: UpstreamTrust) -> None:
+    """Alone, and beside a hop of ours that measured."""
+    for fields in ({}, hop()):
+        without = read_labels(fields, NOW, vouching(trust))
+        claimed = fields | {b"x-plimsoll-upstream-ms": said}
+        assert told(read_labels(claimed, NOW, vouching(trust))) == told(without)
 
 
 def test_a_signature_is_good_once() -> None:
     gate = vouching(SIGNED)
     assert told(read_labels(signed(), NOW, gate)) == (0.25, SIGNED)
-    assert told(read_labels(signed(), NOW + 1, gate)) == (0.25, NOBODY)
+    assert told(read_labels(signed(), NOW + 1, gate)) == (None, NOBODY)
     assert told(read_labels(signed(at=b"1799999999.6"), NOW + 1, gate)) == (0.25, SIGNED)
 
 
@@ -104,7 +111,7 @@ def test_the_time_since_the_start_bounds_what_is_signed() -> None:
 def test_a_figure_in_baggage_is_not_what_was_signed() -> None:
     value = sign_upstream(SECRET, b"1799999999.5", b"", b"", b"")
     fields = {b"baggage": b"plimsoll.upstream_ms=9000", b"x-plimsoll-upstream-signature": value}
-    assert told(read_labels(fields, NOW, vouching(SIGNED))) == (9.0, NOBODY)
+    assert told(read_labels(fields, NOW, vouching(SIGNED))) == (None, NOBODY)
 
 
 # --- measured ---

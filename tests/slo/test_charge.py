@@ -47,3 +47,27 @@ def test_what_nobody_vouches_for_is_unlabelled() -> None:
 def test_an_unknown_baseline_is_not_zero() -> None:
     assert charge(10, 9, 9, None, 0) is Charge.UNLABELLED
     assert charge(10, None, 11, None, 0) is Charge.OURS
+
+
+@given(times, st.tuples(times, st.none() | times), times, times, times)
+def test_who_claims_more_upstream_time_never_makes_more_of_it_ours(
+    threshold: float, own: tuple[float, float | None], v: float, more: float, u: float
+) -> None:
+    """On the tenant's own word alone: whatever is ours with u + more, breach or not, is ours with u as well."""
+
+    o, b = own
+
+    def is_ours(upstream: float, usual: float) -> bool:
+        if upstream + o <= threshold:
+            return False  # no breach
+        return charge(threshold, upstream, o, b, usual, vouched=False) is Charge.OURS
+
+    assert is_ours(u, v) or not is_ours(u + more, v)
+    assert is_ours(u, v) or not is_ours(u, v + more), "nor by moving what is usual"
+
+
+def test_a_breach_by_the_tenants_word_alone_is_unlabelled() -> None:
+    """8 s upstream would be usual; he says it was 3, and we took 8 instead of 1."""
+    assert charge(10, 3, 8, 1, 8) is Charge.OURS
+    assert charge(10, 3, 8, 1, 8, vouched=False) is Charge.UNLABELLED
+    assert charge(10, 3, 11, 1, 8, vouched=False) is Charge.OURS
