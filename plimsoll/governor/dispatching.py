@@ -6,7 +6,6 @@ from plimsoll.governor.admission import LENT
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Expire
 from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
 from plimsoll.governor.pool import Pool
-from plimsoll.governor.prefixes import held_blocks
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
@@ -77,7 +76,7 @@ class Dispatcher:
             if holds(pool, at):
                 break
             replica, _ = choose(pool, request, at)
-            request.masks = None
+            request.holders = None
             if replica is None:
                 break
             self.fill(pool, replica, at)
@@ -178,10 +177,12 @@ class Dispatcher:
     def _occupy(self, pool: Pool, replica: Replica, request: Request, at: float) -> None:
         cached = 0
         if request.prefix_hashes:
-            masks = pool.prefixes.holders(request.prefix_hashes) if request.masks is None else request.masks
-            request.masks = None
-            cached = min(held_blocks(masks, replica.bit) * request.prefix_block_tokens, request.prompt_tokens)
-            pool.prefixes.sent(request.prefix_hashes, masks, replica.bit)
+            holders = request.holders
+            if holders is None:
+                holders = pool.prefixes.holders(request.prefix_hashes)
+            request.holders = None
+            cached = min(holders.held(replica.bit) * request.prefix_block_tokens, request.prompt_tokens)
+            pool.prefixes.sent(request.prefix_hashes, holders, replica.bit)
         request.cached_estimate = cached
         request.pending_prompt = request.prompt_tokens - cached
         request.prompt_ahead = replica.pending_prompt + request.pending_prompt

@@ -5,6 +5,24 @@ are kept as they come, as objects: 64-bit numbers that are only ever compared.
 """
 
 
+class Holders:
+    """Which replicas hold how much of one prompt's prefix: runs of blocks that the same replicas hold."""
+
+    def __init__(self) -> None:
+        self.masks: list[int] = []  # of each run …
+        self.ends: list[int] = []  # … and the block behind its last
+        self.num = 0  # blocks that anybody holds
+
+    def held(self, bit: int) -> int:
+        """Leading blocks held by that replica."""
+        num = 0
+        for run, mask in enumerate(self.masks):
+            if not mask & bit:
+                break
+            num = self.ends[run]
+        return num
+
+
 class PrefixIndex:
     """Prefix hash → bit mask of replicas. Two generations make it least-recently-used within a factor of two: when
     the young one is full it becomes the old one, and the old one is forgotten."""
@@ -18,10 +36,12 @@ class PrefixIndex:
         """Remember about so many hashes."""
         self._max = max(1, max_hashes // 2)
 
-    def holders(self, hashes: tuple[object, ...]) -> list[int]:
-        """For each block the mask of the replicas that hold it; ends before the first that nobody holds."""
-        masks: list[int] = []
+    def holders(self, hashes: tuple[object, ...]) -> Holders:
+        """Who holds its blocks, up to the first that nobody holds."""
+        found = Holders()
         young, old = self._young, self._old
+        last = 0
+        num = 0
         for block in hashes:
             mask = young.get(block, 0)
             if mask == 0:
@@ -29,18 +49,30 @@ class PrefixIndex:
                 if mask == 0:
                     break
                 young[block] = mask
-            masks.append(mask)
-        return masks
+            if mask != last:
+                if num:
+                    found.ends.append(num)
+                found.masks.append(mask)
+                last = mask
+            num += 1
+        if num:
+            found.ends.append(num)
+        found.num = num
+        return found
 
-    def sent(self, hashes: tuple[object, ...], masks: list[int], bit: int) -> None:
-        """The prompt goes to that replica, which will hold all of it; `masks` is the answer of `holders`."""
+    def sent(self, hashes: tuple[object, ...], known: Holders, bit: int) -> None:
+        """The prompt goes to that replica, which will hold all of it; `known` is the answer of `holders`."""
         young = self._young
-        num_known = len(masks)
-        for num, block in enumerate(hashes):
-            if num >= num_known:
-                young[block] = bit
-            elif not masks[num] & bit:
-                young[block] = masks[num] | bit
+        start = 0
+        for run, mask in enumerate(known.masks):
+            end = known.ends[run]
+            if not mask & bit:
+                both = mask | bit
+                for num in range(start, end):
+                    young[hashes[num]] = both
+            start = end
+        for num in range(known.num, len(hashes)):
+            young[hashes[num]] = bit
         if len(young) > self._max:
             self._old = young
             self._young = {}
@@ -49,40 +81,3 @@ class PrefixIndex:
         """That replica lost its cache (it is down or gone)."""
         self._young = {block: mask & ~bit for block, mask in self._young.items() if mask & ~bit}
         self._old = {block: mask & ~bit for block, mask in self._old.items() if mask & ~bit}
-
-
-class Holders:
-    """The answer of `holders`, narrowed: which replicas hold how many leading blocks, as few steps as there are."""
-
-    def __init__(self, masks: list[int]) -> None:
-        self.first = masks[0] if masks else 0  # replicas that hold anything of it
-        self._steps: list[int] = []  # masks that get narrower …
-        self._ends: list[int] = []  # … and up to how many blocks each holds
-        alive = self.first
-        for num, mask in enumerate(masks):
-            narrowed = alive & mask
-            if narrowed != alive:
-                self._steps.append(alive)
-                self._ends.append(num)
-                alive = narrowed
-        self._steps.append(alive)
-        self._ends.append(len(masks))
-
-    def held(self, bit: int) -> int:
-        """Leading blocks held by that replica."""
-        num = 0
-        for step, mask in enumerate(self._steps):
-            if not mask & bit:
-                break
-            num = self._ends[step]
-        return num
-
-
-def held_blocks(masks: list[int], bit: int) -> int:
-    """Leading blocks held by that replica, from the answer of `holders`."""
-    num = 0
-    for mask in masks:
-        if not mask & bit:
-            break
-        num += 1
-    return num

@@ -7,6 +7,7 @@ from msgspec.structs import astuple
 from plimsoll.governor.counts import Counts
 from plimsoll.governor.events import Criticality, Endpoint, ReplicaReport, RequestArrived
 from plimsoll.governor.lifecycle import RECEIVED, next_state
+from plimsoll.governor.prefixes import Holders
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue
 from plimsoll.policy.objective import Objective
@@ -86,7 +87,7 @@ class Request:
         self.release_bucket = 0  # when they are predicted to come back
         self.pending_prompt = 0  # prompt tokens that the replica has yet to compute, as far as we know …
         self.prompt_ahead = 0  # … and those of all before it and itself at dispatch
-        self.masks: list[int] | None = None  # who holds its prefix, while it is being routed
+        self.holders: Holders | None = None  # who holds its prefix, while it is being routed
         self.cached_estimate = 0  # prompt tokens that the replica should hold already
         self.charged = 0.0  # on the tenant's virtual counter
         self.dispatched_at = 0.0

@@ -39,10 +39,10 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
     holders: Holders | None = None
     first_holders = 0
     if request.prefix_hashes:
-        masks = pool.prefixes.holders(request.prefix_hashes)
-        request.masks = masks
-        holders = Holders(masks)
-        first_holders = holders.first
+        holders = pool.prefixes.holders(request.prefix_hashes)
+        request.holders = holders
+        if holders.num:
+            first_holders = holders.masks[0]
     crowd = HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
     for replica in pool.replicas:
         if not open_to(replica, request, at):
