@@ -6,6 +6,8 @@ from plimsoll.governor.admission import LENT
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Expire
 from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.preferring import due_at
+from plimsoll.governor.queueing import charge_for
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
@@ -13,7 +15,7 @@ from plimsoll.governor.routing import choose
 from plimsoll.governor.saturation import holds
 from plimsoll.governor.shedding import Sheddable
 from plimsoll.governor.timers import Timers
-from plimsoll.governor.turns import charge_for, earn_credit, next_for
+from plimsoll.governor.turns import earn_credit, next_for
 from plimsoll.slo.outcome import Reason
 
 PLACES_LOOKED_AT: Final = 3  # replicas that one who comes while others wait is tried on
@@ -93,6 +95,8 @@ class Dispatcher:
         request.pool_index = pool.index
         if pool.classes is not None:
             request.class_number = pool.classes.of(request.cause)
+        if pool.preference == "edf":
+            request.due_at = due_at(pool, request)
         pool.lanes[request.lane].push(request, front=again)
         if pool.num_waiting == 0:
             pool.pressed_since = at

@@ -28,7 +28,8 @@ class Pool:
         self.open = True  # False: the policy no longer names it
         self.profile: EngineProfile | None = None
         self.steps: StepTime | None = None
-        self.prompt_token_time = 0.0  # s a prompt token on an idle replica; with a profile
+        self.prompt_token_time = 0.0  # s a prompt token on an idle replica; with a profile …
+        self.token_time = 0.0  # … and an output token
         self.replicas: list[Replica] = []
         self.lanes: list[Lane] = []
         self.lending = Lending([], None)
@@ -48,6 +49,7 @@ class Pool:
         self._oversubscription = 0.0
         # of the scheduling rules, at hand
         self.routing = ""
+        self.preference = ""  # an order beside fair turns; "": none
         self.bypasses = 0
         self.strict = False
         self.saturation_limit = 1.0
@@ -57,6 +59,7 @@ class Pool:
         rules = whole.scheduling
         self.policy, self.open, self.profile = policy, True, profile
         self.steps = None if profile is None else StepTime(profile)
+        self.token_time = 0.0 if self.steps is None else self.steps.decode(1, 1024)
         self.prompt_token_time = 0.0 if profile is None else unloaded_ttft(profile, 2048) / 2048.0
         self.prompt_pace.profile_time = self.prompt_token_time
         self.baseline.profile = profile
@@ -66,13 +69,16 @@ class Pool:
         self.bypasses = rules.bypasses
         self.strict = rules.strict
         self.saturation_limit = float(rules.saturation_limit) if rules.reserve_kv else float(UNLIMITED)
-        fair = rules.order is Order.FAIR
+        fair = rules.order is not Order.FCFS
+        self.preference = "" if rules.order in {Order.FAIR, Order.FCFS} else rules.order.value
         lanes = tiers if rules.tiers_matter else []
         self._shares = [float(tier.share) for tier in lanes] or [0.0]
         classes = Classes(rules.classes) if rules.classes else None
         self.classes = classes
         trickles = [float(tier.trickle) for tier in lanes] or [0.0]
         self.lanes = [Lane(fair=fair, trickle=trickle, classes=classes) for trickle in trickles]
+        for lane in self.lanes:
+            lane.deficit = float(rules.deficit) if self.preference else 0.0
         self._start_lending([wait_of(tier) for tier in lanes] or [DEFAULT_WAIT])
         self._place_replicas(policy.replicas)
         for replica in self.replicas:

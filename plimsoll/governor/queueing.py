@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from plimsoll.governor.classes import Classes
-from plimsoll.governor.lines import LOOKAHEAD, ClassedLine, Line
+from plimsoll.governor.lines import LOOKAHEAD, SCANNED, ClassedLine, Line
 from plimsoll.governor.request import Request
 
 OUTPUT_WEIGHT: Final = 2.0  # an output token costs as much as two prompt tokens
@@ -22,12 +22,18 @@ def charge_of(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> flo
     return (prompt_tokens - cached) + CACHED_WEIGHT * cached + OUTPUT_WEIGHT * output_tokens
 
 
+def charge_for(request: Request, cached_tokens: int) -> float:
+    """The service that a request is expected to take."""
+    return charge_of(request.prompt_tokens, cached_tokens, request.expected_output * request.num_choices)
+
+
 class Lane:
     """A tier's queue in one pool. Requests leave it by state: what is no longer `queued` is skipped when met."""
 
     def __init__(self, *, fair: bool, trickle: float, classes: Classes | None = None) -> None:
         self.fair = fair
         self._classes = classes  # None: all requests of a tenant are alike
+        self.deficit = 0.0  # tokens of service by which another order than fair turns may prefer a tenant
         self.trickle = trickle  # tokens of credit earned per token charged to other lanes
         self.credit = 0.0
         self.num = 0
@@ -73,19 +79,25 @@ class Lane:
         own = self._line(head.account.index)
         found = own.behind(head)
         if self.fair:
-            for entry in self._heap[1 : 1 + LOOKAHEAD]:
+            most = len(found) + LOOKAHEAD
+            for entry in self._heap[1 : 1 + SCANNED]:
                 line = self._lines[entry[2]]
+                if line is own or entry[0] != line.counter:
+                    continue  # no other tenant's, or an old entry
                 first = line.first()
-                if first is not None and line is not own and entry[0] == line.counter:
+                if first is not None and first.sequence == entry[1]:
                     found.append(first)
+                    if len(found) == most:
+                        break
         return found
 
     def may_pass(self, request: Request, head: Request, charge: float) -> bool:
-        """Whether serving `request` before `head` keeps their tenants' counters within one largest charge."""
+        """Whether serving `request` before `head` keeps their tenants' counters within one largest charge (and what
+        the order may prefer somebody by)."""
         if not self.fair or request.account.index == head.account.index:
             return True
         ahead = self._line(request.account.index).counter + charge / request.account.weight
-        return ahead <= self._line(head.account.index).counter + self.largest_charge
+        return ahead <= self._line(head.account.index).counter + self.largest_charge + self.deficit
 
     # --- counters --------------------------------------------------------------------------------------------------
 
@@ -157,7 +169,7 @@ class Lane:
             return
         heap = self._heap
         heappush(heap, (line.counter, first.sequence, line.index))
-        if len(heap) > 4 * len(self._lines) + 64:
+        if len(heap) > 2 * len(self._lines) + 16:
             fresh = [(other.counter, one.sequence, other.index) for other, one in self._firsts()]
             heapify(fresh)
             self._heap = fresh

@@ -69,6 +69,7 @@ class Request:
         self.token_estimate = 0  # taken from the tenant's tokens per minute
         # where it waits
         self.class_number = 0  # within its tenant's turns
+        self.due_at = inf  # to be dispatched by then, where the order asks
         self.sheddable = False  # leaves the queue before others do
         self.pool_index = -1
         self.lane = 0  # its queue within the pool

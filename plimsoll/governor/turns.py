@@ -11,7 +11,8 @@ kept where it will soonest fit. A head that this replica has failed already is n
 from plimsoll.governor.admission import LENT, NO, OWN_FLOOR, fits
 from plimsoll.governor.keeping import keeps_room
 from plimsoll.governor.pool import Pool
-from plimsoll.governor.queueing import charge_of
+from plimsoll.governor.preferring import preferred
+from plimsoll.governor.queueing import charge_for
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.routing import open_to
@@ -20,9 +21,9 @@ from plimsoll.slo.outcome import Reason
 
 def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, Reason]:
     """The waiting request that goes to this replica now and why; None where all must wait on."""
-    request = _within_floors(pool, replica, at)
-    if request is not None:
-        return request, Reason.FLOOR
+    head = _within_floors(pool, replica, at)
+    if head is not None:
+        return _chosen(pool, replica, head, OWN_FLOOR, [], at)
     passed: list[Request] = []
     for index in _order(pool):
         lane = pool.lanes[index]
@@ -32,7 +33,7 @@ def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, R
         if open_to(replica, head, at):
             right = fits(replica, head, pool.lending, at)
             if right != NO:
-                return head, _reason(pool, head, right, passed)
+                return _chosen(pool, replica, head, right, passed, at)
             if head.bypassed >= pool.bypasses and keeps_room(pool, replica, head, at):
                 return None, Reason.POOL_FULL
             passed.append(head)
@@ -40,11 +41,6 @@ def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, R
         if smaller is not None:
             return smaller, _reason(pool, smaller, NO, passed)
     return None, Reason.POOL_FULL
-
-
-def charge_for(request: Request, cached_tokens: int) -> float:
-    """The service that a request is expected to take."""
-    return charge_of(request.prompt_tokens, cached_tokens, request.expected_output * request.num_choices)
 
 
 def earn_credit(pool: Pool, charged_lane: int, tokens: float) -> None:
@@ -95,6 +91,17 @@ def _smaller(pool: Pool, replica: Replica, head: Request, at: float) -> Request 
         if lane.may_pass(request, head, charge_for(request, 0)):
             return request
     return None
+
+
+def _chosen(  # noqa: PLR0917 - once a dispatch, and keywords cost time
+    pool: Pool, replica: Replica, head: Request, right: int, passed: list[Request], at: float
+) -> tuple[Request, Reason]:
+    """The head that may go, or whom the order prefers to it."""
+    chosen = head if pool.preference == "" else preferred(pool, replica, head, right, at)
+    if chosen is not head:
+        _reason(pool, chosen, right, [*passed, head])
+        return chosen, Reason.PREFERRED
+    return head, Reason.FLOOR if right == OWN_FLOOR else _reason(pool, head, right, passed)
 
 
 def _reason(pool: Pool, request: Request, right: int, passed: list[Request]) -> Reason:

@@ -30,7 +30,7 @@ from plimsoll.policy.section import Faults, Section, compose
 from plimsoll.policy.servicerules import read_service
 from plimsoll.policy.tenants import read_tenants
 from plimsoll.policy.tiers import read_name, read_tiers
-from plimsoll.units import parse_size
+from plimsoll.units import parse_size, parse_tokens
 
 VERSION: Final = 1
 """Of the document's format: the number behind its `plimsoll:` key."""
@@ -177,6 +177,7 @@ def _read_scheduling(top: Section) -> Scheduling:
         return Scheduling()
     rules = Scheduling(
         order=section.choice("order", Order, _SCHEDULING.order),
+        deficit=section.whole("deficit", _SCHEDULING.deficit, least=0, most=10**9, parse=parse_tokens),
         routing=section.choice("routing", RoutingRule, _SCHEDULING.routing),
         tiers_matter=section.flag("tiers_matter", _SCHEDULING.tiers_matter),
         reserve_kv=section.flag("reserve_kv", _SCHEDULING.reserve_kv),

@@ -171,6 +171,8 @@ class Order(StrEnum):
     """Who goes next within a tier."""
 
     FAIR = "fair"  # virtual token counters (VTC)
+    EDF = "edf"  # fair, but the earliest due first within `deficit`
+    LOCALITY = "locality"  # fair, but the longest prefix held first within `deficit`
     FCFS = "fcfs"  # arrival; with `tiers_matter: false` across all tiers
 
 
@@ -196,6 +198,7 @@ class Scheduling(Struct, frozen=True):
     """The governor's rules by name, so that others can stand beside them."""
 
     order: Order = Order.FAIR
+    deficit: int = 16_384  # tokens of service that `edf` and `locality` may put one tenant ahead of another
     routing: RoutingRule = RoutingRule.LOAD
     tiers_matter: bool = True  # rank, floors, lending and trickle; False: one queue for all (fcfs)
     reserve_kv: bool = True  # admission by KV footprint; False: engines queue for themselves

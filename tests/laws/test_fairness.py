@@ -2,16 +2,17 @@
 their services differ by at most 2(c + D): c the largest charge, D the largest in-flight sum of |actual − charged|."""
 
 from fractions import Fraction
+from math import inf
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.governor.decisions import Decision, Dispatch
+from plimsoll.governor.decisions import Decision, Dispatch, Expire
 from plimsoll.governor.events import ReplicaReport, ReplicasReported, RequestArrived, RequestFinished
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.queueing import charge_of
-from plimsoll.policy.policy import Tenant
+from plimsoll.policy.policy import Order, Scheduling, Tenant
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Reason
 from tests.laws.histories import START, policy_of
@@ -20,11 +21,15 @@ from tests.laws.histories import START, policy_of
 class Backlog:
     """Tenants with always something waiting; requests end in random order with random lengths."""
 
-    def __init__(self, weights: dict[str, int], seed: int, kv_blocks: int | None) -> None:
+    def __init__(
+        self, weights: dict[str, int], seed: int, kv_blocks: int | None, scheduling: Scheduling | None = None
+    ) -> None:
         self.dice = Random(seed)
         self.weights = weights
         tenants = tuple(Tenant(name, "gold", weight=Fraction(weight)) for name, weight in weights.items())
-        self.governor = Governor(policy_of(tenants=tenants))
+        self.governor = Governor(policy_of(tenants=tenants, scheduling=scheduling))
+        order = Order.FAIR if scheduling is None else scheduling.order
+        self.with_prefixes, self.with_deadlines = order is Order.LOCALITY, order is Order.EDF
         self.at = START
         self.num = 0
         self.sent: dict[int, RequestArrived] = {}
@@ -50,7 +55,18 @@ class Backlog:
         self.num += 1
         self.at += 0.001
         prompt, output = int(self.dice.choice((50, 400, 3000))), 1 + int(self.dice.expovariate(0.01))
-        event = RequestArrived(self.at, self.num, tenant, "m", prompt, self.dice.choice((0, 128, 2048)))
+        family = self.dice.randint(0, 4) * 100
+        event = RequestArrived(
+            self.at,
+            self.num,
+            tenant,
+            "m",
+            prompt,
+            self.dice.choice((0, 128, 2048)),
+            prefix_hashes=tuple(range(family, family + self.dice.randint(0, 3))) if self.with_prefixes else (),
+            prefix_block_tokens=16,
+            deadline_at=self.at + self.dice.choice((1.0, 50.0)) if self.with_deadlines else inf,
+        )
         self.sent[self.num] = event
         self.outputs[self.num] = min(output, event.max_output_tokens or output)
         self.waiting[tenant] += 1
@@ -70,6 +86,8 @@ class Backlog:
 
     def take(self, decisions: list[Decision]) -> None:
         for decision in decisions:
+            if isinstance(decision, Expire):
+                self.waiting[self.sent[decision.request_id].tenant] -= 1
             if isinstance(decision, Dispatch):
                 event = self.sent[decision.request_id]
                 weight = self.weights[event.tenant]
@@ -101,6 +119,24 @@ def test_backlogged_tenants_are_served_alike(seed: int, kv_blocks: int | None, w
     bound = 2 * (world.largest_charge + world.largest_error)
     assert max(gaps) - min(gaps) <= bound + 1e-6
     assert min(world.service.values()) > 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 32),
+    order=st.sampled_from((Order.EDF, Order.LOCALITY)),
+    deficit=st.sampled_from((0, 4096)),
+)
+def test_other_orders_put_nobody_ahead_by_more_than_their_deficit(seed: int, order: Order, deficit: int) -> None:
+    world = Backlog({"ada": 1, "bob": 1}, seed, 300, Scheduling(order=order, deficit=deficit))
+    while not all(world.waiting.values()):
+        world.top_up()
+    gaps: list[float] = []
+    for _ in range(300):
+        world.top_up()
+        gaps.append(world.service["ada"] - world.service["bob"])
+        world.finish_one()
+    assert max(gaps) - min(gaps) <= 2 * (world.largest_charge + world.largest_error) + deficit + 1e-6
 
 
 def test_idleness_earns_nothing() -> None:
