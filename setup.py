@@ -19,9 +19,10 @@ from setuptools.command.build_ext import build_ext
 MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
-    "admission attempts baseline classes counts degradation dispatching endings estimates floors governor "
-    "keeping lifecycle limits lines months placing pool preferring prefill prefixes promises queueing register "
-    "replicas request routing saturation settlement shedding slotline tenants tiers timers turns upkeep"
+    "admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
+    "governor keeping lifecycle limits lines months placing pool preferring prefill prefixes promises queueing "
+    "register replicas request routing saturation settlement shedding slotline tenants tiers timers turns "
+    "upkeep"
 )
 SIM = (
     "agenda batch disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate job kvcache kvtiers "

@@ -14,6 +14,7 @@ from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.settlement import Ending, Settler
+from plimsoll.policy.objective import Sli
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 
 _COMPLETED: Final = Outcome.COMPLETED
@@ -23,6 +24,7 @@ _STEP_OF: Final = {
     Outcome.ABORTED: ABORT,
     Outcome.EVICTED: EVICT,
 }
+_ERRORS: Final = frozenset({Outcome.FAILED, Outcome.EVICTED, Outcome.EXPIRED, Outcome.SHED})
 UPSTREAM_AT_LEAST: Final = 100  # requests of a cause before upstream's median counts
 
 
@@ -135,9 +137,23 @@ class Endings:
                 usual = self._upstream[request.cause] = (histogram, histogram.follow(1, 2))
             end.upstream_baseline = usual[1].middle()
             usual[0].add(seen)
+        if request.account.flow is not None and end.outcome is not Outcome.REJECTED:
+            self._follow(request, end)
         month = self.register.month(request.account)
         settle: Settle = self.settler.settle(request, pool, end, month)
         self.outbox.decisions.append(settle)
+
+    def _follow(self, request: Request, end: Ending) -> None:
+        """Let the tenant's token rate follow how this one was served."""
+        account = request.account
+        if account.flow is None or account.tokens is None:
+            return
+        ratio = 0.0
+        for objective in request.objectives:
+            if objective.sli is Sli.TTFT and request.streaming:
+                ratio = end.ttft(request.arrived_at) / objective.below
+        if account.flow.ended(end.at, ratio, error=end.outcome in _ERRORS):
+            account.tokens.retune(account.flow.factor, end.at)
 
     def _correct(self, pool: Pool, request: Request, end: Ending) -> None:
         """Replace what the tenant was charged by what it used."""

@@ -142,13 +142,15 @@ class Governor:
         if known is not None:
             raise IllegalTransition(request.id, STATES[known.state], "arrive")
         account = self._register.account(request.tenant)
+        if account.stands_until <= event.at and account.standings:
+            account.stand(event.at)
         tier, counts, lane = account.own_tier, account.own_counts, account.own_lane
         if request.asked_tier:
             asked = self._register.tier_of(account.tenant, request.asked_tier)
             if asked is not None:
                 tier, counts = asked, account.counts_in(request.asked_tier)
                 lane = self._register.lane_of(request.asked_tier)
-        request.belongs_to(account, tier, counts, lane)
+        request.belongs_to(account, tier, counts, self._register.demoted(lane) if account.demoted else lane)
         if self._register.adapters and not request.adapter and request.model in self._register.adapters:
             request.adapter = request.model
         counts.arrived()

@@ -20,7 +20,7 @@ _FULL: Final = Reason.QUEUE_FULL
 
 def refused_by(account: Account, request: Request, at: float) -> Reason | None:
     """The first of the tenant's own limits that the request exceeds; None: taken, and counted against them."""
-    limit = account.max_open
+    limit = account.held_against()
     if limit >= 0 and not account.slots.allows(at, account.num_open, limit, account.open_time):
         return _CONCURRENCY
     if account.requests is not None and not account.requests.has(1.0, at):
@@ -66,7 +66,7 @@ def retry_after(account: Account, request: Request, reason: Reason, at: float) -
     if reason is _TOKENS and account.tokens is not None:
         return account.tokens.retry_after(request.token_estimate, at)
     if reason is _CONCURRENCY and account.open_time > 0.0:
-        return account.slots.promise(at, account.num_open, account.max_open, account.open_time)
+        return account.slots.promise(at, account.num_open, account.held_against(), account.open_time)
     if reason is _QUEUE:
         usual = account.departures.gap(at)
         return 0.0 if usual is None else account.queue_promises.promise(at, usual, usual)

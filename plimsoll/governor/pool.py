@@ -47,6 +47,7 @@ class Pool:
         self._shares: list[float] = []
         self._reserve_kv = True
         self._oversubscription = 0.0
+        self._allowed = 0.0  # of it, now
         # of the scheduling rules, at hand
         self.routing = ""
         self.preference = ""  # an order beside fair turns; "": none
@@ -65,6 +66,7 @@ class Pool:
         self.baseline.profile = profile
         self._reserve_kv = rules.reserve_kv
         self._oversubscription = 0.0 if rules.strict else float(rules.oversubscription)
+        self._allowed = self._oversubscription
         self.routing = rules.routing.value
         self.bypasses = rules.bypasses
         self.strict = rules.strict
@@ -86,6 +88,13 @@ class Pool:
         self._size_prefixes()
         self._bound_prompts()
 
+    def close_risks(self, spent: list[bool]) -> None:
+        """By tier in order of rank, whether a tenant's budget is spent there."""
+        self.lending.closed = spent if len(spent) == len(self.lanes) else [any(spent)] * len(self.lanes)
+        self._allowed = 0.0 if any(spent) else self._oversubscription
+        for replica in self.replicas:
+            replica.oversubscribe(self._allowed)
+
     def close(self) -> None:
         """The policy no longer names this pool: it finishes what it runs."""
         self.open = False
@@ -94,9 +103,7 @@ class Pool:
 
     def resize(self, replica: Replica) -> None:
         """Take the replica's capacity and floors from what is known now."""
-        replica.set_capacity(
-            self.profile, self.policy.max_concurrency, self._oversubscription, reserve_kv=self._reserve_kv
-        )
+        replica.set_capacity(self.profile, self.policy.max_concurrency, self._allowed, reserve_kv=self._reserve_kv)
         for request in replica.in_flight.values():
             self.lending.unbook(replica, request)
         bounded = replica.in_blocks and replica.slots < UNLIMITED

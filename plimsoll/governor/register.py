@@ -37,6 +37,7 @@ class Register:
         self._apply_tenants(policy, at)
         self._apply_pools(policy)
         self._restore_counters(lanes_before, counters)
+        self.close_risks()
         return waiting
 
     def account(self, tenant: str) -> Account:
@@ -73,6 +74,21 @@ class Register:
             if known.name == tier:
                 return index
         return len(self.ranked) - 1
+
+    def demoted(self, lane: int) -> int:
+        """The queue of one rank lower; the lowest stays."""
+        return min(lane + 1, len(self.ranked) - 1) if self.policy.scheduling.tiers_matter else lane
+
+    def lane_for(self, request: Request) -> int:
+        """The queue of its tier, or one lower for a demoted tenant."""
+        lane = self.lane_of(request.tier_name)
+        return self.demoted(lane) if request.account.demoted else lane
+
+    def close_risks(self) -> None:
+        """A spent budget closes risky choices until it is whole: oversubscription, and lending of its tier's floor."""
+        spent = {account.tenant.tier for account in self.accounts.values() if account.spent and account.known}
+        for pool in self.pools:
+            pool.close_risks([tier.name in spent for tier in self.ranked])
 
     def _take_waiting(self) -> list[Request]:
         found = [request for pool in self.pools for lane in pool.lanes for request in lane.waiting()]
@@ -120,7 +136,7 @@ class Register:
             pool = by_name.get(pool_policy.name) or self._new_pool(pool_policy.name)
             for replica in pool.replicas:
                 for request in replica.in_flight.values():
-                    request.lane = self.lane_of(request.tier_name)
+                    request.lane = self.lane_for(request)
             pool.apply(pool_policy, policy, used, self.profiles.get(pool_policy.profile or ""))
             self.adapters.update(pool_policy.adapters)
             for model in dict.fromkeys([pool_policy.model, *pool_policy.aliases, *pool_policy.adapters]):

@@ -106,7 +106,11 @@ class Replica:
         else:
             self.prompt_limit = UNLIMITED
         self.capacity = blocks if self.in_blocks and blocks is not None else self.slots
-        self.limit = int(self.capacity * (1.0 + oversubscription)) if self.in_blocks else self.capacity
+        self.oversubscribe(oversubscription)
+
+    def oversubscribe(self, ratio: float) -> None:
+        """How far reservations may exceed capacity; where they do more than that, nothing is sent until they do not."""
+        self.limit = int(self.capacity * (1.0 + ratio)) if self.in_blocks else self.capacity
 
     def _slots(self, profile: EngineProfile | None, max_concurrency: int | None, *, reserve_kv: bool) -> int:
         if max_concurrency is not None:

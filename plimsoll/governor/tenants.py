@@ -1,10 +1,12 @@
 """A tenant at work: its limits' state, what it has open, and how long its outputs usually are."""
 
+from math import inf
 from typing import Final
 
 from plimsoll.governor.counts import Counts
 from plimsoll.governor.estimates import DrainRate, Histogram
-from plimsoll.governor.events import BudgetState
+from plimsoll.governor.events import BudgetState, Standing
+from plimsoll.governor.flowcontrol import FlowControl
 from plimsoll.governor.promises import PromiseLine
 from plimsoll.governor.slotline import SlotLine
 from plimsoll.governor.tiers import TierQueue
@@ -18,6 +20,7 @@ class Bucket:
     """A token bucket refilled at `per_minute`, holding at most a minute's worth; it may be overdrawn by settling."""
 
     def __init__(self, per_minute: int, at: float) -> None:
+        self.per_minute = per_minute
         self.rate = per_minute / 60.0
         self.capacity = float(per_minute)
         self.level = float(per_minute)
@@ -43,9 +46,15 @@ class Bucket:
         """A new policy: the share that was left stays."""
         self._refill(at)
         left = self.level / self.capacity
+        self.per_minute = per_minute
         self.rate = per_minute / 60.0
         self.capacity = float(per_minute)
         self.level = left * self.capacity
+
+    def retune(self, factor: float, at: float) -> None:
+        """Refill that much faster or slower than the policy says, from now on."""
+        self._refill(at)
+        self.rate = self.per_minute / 60.0 * factor
 
     def _refill(self, at: float) -> None:
         if at > self.refilled_at:
@@ -83,6 +92,12 @@ class Account:
         self.queue_promises = PromiseLine(1.3, 1.3)
         self.outputs = Outputs(9, 10)
         self.budgets: dict[str, BudgetState] = {}  # by objective, the last ones reported
+        self.flow: FlowControl | None = None  # None: its token rate stands
+        self.standings: list[Standing] = []  # what past months give or take, by time
+        self.stands_until = 0.0  # from then on another one may hold
+        self.headroom = 0  # requests beyond its concurrency limit
+        self.demoted = False  # waits one rank lower
+        self.spent = False  # an error budget of its calls for action
         self.known = False  # the policy names it
         self.max_open = -1  # its limits at hand; -1: none
         self.max_waiting = -1
@@ -116,6 +131,37 @@ class Account:
         self.weight = float(tenant.weight)
         self.requests = _bucket(self.requests, tenant.limits.requests_per_minute, at)
         self.tokens = _bucket(self.tokens, tenant.limits.tokens_per_minute, at)
+        before = self.flow
+        self.flow = None if limits.adapt is None or self.tokens is None else FlowControl(limits.adapt, at)
+        if self.flow is not None and self.tokens is not None:
+            self.flow.spent = self.spent
+            self.flow.factor = min(max(1.0 if before is None else before.factor, self.flow.floor), self.flow.burst)
+            self.tokens.retune(self.flow.factor, at)
+        elif self.tokens is not None:
+            self.tokens.retune(1.0, at)
+
+    def take_budgets(self, budgets: list[BudgetState], standings: list[Standing]) -> None:
+        """What the last report says of it; what it does not say does not hold."""
+        self.budgets = {budget.objective: budget for budget in budgets}
+        self.spent = any(budget.degrade or budget.exhausted for budget in budgets)
+        if self.flow is not None:
+            self.flow.spent = self.spent
+        self.standings = standings
+        self.headroom, self.demoted, self.stands_until = 0, False, 0.0
+
+    def stand(self, at: float) -> None:
+        """Let the standing of that instant hold, until the next one may."""
+        self.headroom, self.demoted, self.stands_until = 0, False, inf
+        for standing in self.standings:
+            if standing.from_at <= at < standing.until_at:
+                self.headroom, self.demoted = standing.headroom, standing.demoted
+                self.stands_until = min(self.stands_until, standing.until_at)
+            elif standing.from_at > at:
+                self.stands_until = min(self.stands_until, standing.from_at)
+
+    def held_against(self) -> int:
+        """Requests that it may have open: its limit and what past months give; -1: no limit."""
+        return self.max_open if self.max_open < 0 else self.max_open + self.headroom
 
 
 def _bucket(before: Bucket | None, per_minute: int | None, at: float) -> Bucket | None:

@@ -4,7 +4,14 @@ from math import inf
 
 from plimsoll.governor.dispatching import Dispatcher
 from plimsoll.governor.endings import Endings
-from plimsoll.governor.events import BudgetsReported, DrainStarted, PolicyChanged, ReplicasReported
+from plimsoll.governor.events import (
+    BudgetsReported,
+    BudgetState,
+    DrainStarted,
+    PolicyChanged,
+    ReplicasReported,
+    Standing,
+)
 from plimsoll.governor.placing import place_of
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import PROMPT_PATIENCE
@@ -32,9 +39,17 @@ class Upkeep:
         self._fill_everywhere(event.at)
 
     def budgets_reported(self, event: BudgetsReported) -> None:
-        """Kept by tenant and objective, for the actions that budgets allow or forbid."""
+        """Each report replaces the one before whole; risks that budgets had closed may be open again."""
+        budgets: dict[str, list[BudgetState]] = {}
+        standings: dict[str, list[Standing]] = {}
         for budget in event.budgets:
-            self._register.account(budget.tenant).budgets[budget.objective] = budget
+            budgets.setdefault(budget.tenant, []).append(budget)
+        for standing in event.standings:
+            standings.setdefault(standing.tenant, []).append(standing)
+        for tenant in dict.fromkeys([*self._register.accounts, *budgets, *standings]):
+            self._register.account(tenant).take_budgets(budgets.get(tenant, []), standings.get(tenant, []))
+        self._register.close_risks()
+        self._fill_everywhere(event.at)
 
     def timer_fired(self, at: float) -> None:
         """Expiries are dealt with before every event; here backoffs end and a drain's grace."""
@@ -78,7 +93,7 @@ class Upkeep:
         old = self._register.pools[request.pool_index]
         pool, _ = place_of(self._register, model, request.prompt_tokens)
         target = self._register.any_pool(model) if pool is None else pool
-        request.lane = 0 if target is None else self._register.lane_of(request.tier_name)
+        request.lane = 0 if target is None else self._register.lane_for(request)
         self._dispatcher.put_in_queue(old if target is None else target, request, at)
         if target is None:
             self._endings.shed(old, request, Reason.NO_REPLICA, at)

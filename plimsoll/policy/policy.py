@@ -46,6 +46,13 @@ class Tier(Struct, frozen=True):
     objectives: tuple[Objective, ...] = ()  # always ends with an availability objective
 
 
+class Adapt(Struct, frozen=True):
+    """How far a tenant's token rate may follow how it is served, as shares of `tokens_per_minute`."""
+
+    floor: Fraction = Fraction(1, 2)
+    burst: Fraction = Fraction(3, 2)
+
+
 class Limits(Struct, frozen=True):
     """A tenant's own limits; refusals by these are excluded from its objectives."""
 
@@ -53,6 +60,7 @@ class Limits(Struct, frozen=True):
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None  # prompt estimate + reserved output on arrival, settled on finish
     queue: int | None = None  # requests waiting
+    adapt: Adapt | None = None  # None: the token rate stands
 
 
 class Tenant(Struct, frozen=True):

@@ -6,12 +6,13 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from plimsoll.errors import UnitError
-from plimsoll.policy.policy import Limits, Tenant, Tier
+from plimsoll.policy.policy import Adapt, Limits, Tenant, Tier
 from plimsoll.policy.section import Section
 from plimsoll.policy.tiers import read_name
 from plimsoll.units import parse_count
 
 _KEY: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_ADAPT: Final = Adapt()
 _COMMITTED: Final = re.compile(r"(.+?)\s+(?:per|a|/)\s*month")
 _OWNERS: Final = ("pool", "world")
 """Owners of accounts in the ledger beside the tenants."""
@@ -101,9 +102,26 @@ def _read_limits(tenant: Section) -> Limits:
         requests_per_minute=section.whole("requests_per_minute", None),
         tokens_per_minute=section.whole("tokens_per_minute", None),
         queue=section.whole("queue", None, least=0),
+        adapt=_read_adapt(section),
     )
     section.done()
+    if limits.adapt is not None and limits.tokens_per_minute is None:
+        section.fault("adapt", "needs tokens_per_minute: that is the rate which adapts")
     return limits
+
+
+def _read_adapt(limits: Section) -> Adapt | None:
+    section = limits.section("adapt")
+    if section is None:
+        return None
+    adapt = Adapt(
+        floor=section.ratio("floor", _ADAPT.floor, above=Fraction(0)),
+        burst=section.ratio("burst", _ADAPT.burst, most=10),
+    )
+    section.done()
+    if adapt.burst < 1:
+        section.fault("burst", "must be at least 100%: it is headroom beyond tokens_per_minute")
+    return adapt
 
 
 def _read_committed(section: Section) -> int | None:
