@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "tails": "Show P50, P95 and P99 with intervals by any labels and over time; P99 ÷ P50 first.",
     "diagnose": "Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.",
     "explain": "Explain one request: what happened when, where its time went, who was beside it, what it broke.",
+    "journal": "Show what was decided, when and why: policies, budgets, every request that did not simply complete.",
     "emulate": "Serve emulated vLLM replicas: real HTTP, real waiting, words without meaning.",
     "replay": "Send a trace's traffic to an OpenAI-compatible service, on time whatever it answers (open loop).",
     "headroom": "Tell how much more of a mix (or of one tier or tenant) can be taken until the first objective breaks, "

@@ -100,3 +100,11 @@ def test_tails_by_labels_and_slices(home: Path, inside: Inside) -> None:
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "no label is named 'colour'; known: tenant, tier" in wrong.stderr
     assert "more than 20000 slices" in inside("tails", str(home), "--every", "1ms").stderr
+
+
+def test_the_journal_is_shown_and_searched(home: Path, inside: Inside) -> None:
+    lines = inside("journal", str(home), "--json").stdout.splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["policy"]
+    assert f"policy {POLICY.version} came into force" in inside("journal", str(home)).stdout
+    assert "Nothing of that kind" in inside("journal", str(home), "--kind", "request").stdout
+    assert "no kind of entry is named 'rumour'" in inside("journal", str(home), "--kind", "rumour").stderr
