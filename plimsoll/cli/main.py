@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "simulate": "Run the live policy on a virtual clock, against engines modelled step by step.",
     "sweep": "Simulate a grid of policies or workloads to one table; a stopped sweep goes on where it was.",
     "compare": "Compare two runs, or a run and a live log: what differs, by how much, and is it more than luck?",
+    "calibrate": "Fit an engine profile to a request log or to step timings, and print how well it fits.",
     "ledger": "Prove that the ledger balances and agrees with the log, or rebuild it from the log.",
     "project": "Bring the ledger and the request log's Parquet files up to the journal of a data directory.",
     "import_": "Read SLOs of OpenSLO (v1, v1alpha), Sloth, Pyrra and slo-generator, and tell what could not be read.",

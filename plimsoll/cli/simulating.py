@@ -12,6 +12,7 @@ from plimsoll.cli.crew import Stopped, Tell
 from plimsoll.cli.report import make
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import beyond_fit
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.policy import document
@@ -89,6 +90,7 @@ class _Running:
         arrivals = load.arrivals(task.seed)
         self._simulation = Simulation(policy, profiles_of(policy), arrivals, self._settled.append, self._start_at)
         self._looks = _Looks()
+        self._longest: dict[str, int] = {}  # prompt by pool
 
     def run(self) -> Run:
         report = self._report_kept(self._task.data) if self._task.data is not None else self._report_of(None)
@@ -102,7 +104,19 @@ class _Running:
             complete=simulation.ended,
             spending=self._spending.curves(),
             duration=self._duration,
+            notes=self._beyond(),
         )
+
+    def _beyond(self) -> tuple[str, ...]:
+        """Where engines were asked for more than their profiles were fitted on."""
+        known, notes = profiles_of(self._policy), []
+        for pool in self._policy.pools:
+            profile = known[pool.profile or ""]
+            context = self._looks.most_context(pool.name, self._policy, profile)
+            step = min(self._longest.get(pool.name, 0), profile.max_batched_tokens)
+            found = [beyond_fit(profile, 0, context), beyond_fit(profile, step, 0)]
+            notes += [f"Pool {pool.name} is extrapolated: {why}." for why in found if why]
+        return tuple(notes)
 
     def _report_of(self, journal: Journal | None) -> Report:
         return report_of(self._records(journal), self._policy, source=f"simulation, seed {self._task.seed}")
@@ -130,6 +144,7 @@ class _Running:
                 if journal is not None:
                     journal.settle(settle)
                 self._spending.add(settle.record)
+                self._measure(settle.record)
                 yield settle.record
             self._settled.clear()
             if not simulation.ended:
@@ -137,6 +152,10 @@ class _Running:
             if journal is not None:
                 journal.flush()
             self._progress(min(until, simulation.now) - self._start_at, simulation.num_arrived)
+
+    def _measure(self, record: Record) -> None:
+        if record.prompt_tokens > self._longest.get(record.pool, 0):
+            self._longest[record.pool] = record.prompt_tokens
 
 
 class _Looks:
@@ -146,17 +165,26 @@ class _Looks:
         self._num = 0
         self._busy: list[int] = []
         self._sums: list[list[float]] = []
+        self._most: list[float] = []  # KV usage
 
     def add(self, reports: tuple[ReplicaReport, ...]) -> None:
         if not self._num:
             self._busy = [0] * len(reports)
             self._sums = [[0.0, 0.0, 0.0] for _ in reports]
+            self._most = [0.0] * len(reports)
         self._num += 1
         for number, report in enumerate(reports):
             running, waiting = report.running or 0, report.waiting or 0
+            self._most[number] = max(self._most[number], report.kv_usage or 0.0)
             self._busy[number] += running + waiting > 0
             for place, value in enumerate((report.kv_usage or 0.0, running, waiting)):
                 self._sums[number][place] += value
+
+    def most_context(self, pool: str, policy: Policy, profile: EngineProfile) -> int:
+        """The most KV tokens that a replica of a pool was seen to hold."""
+        names = [each.name for each in policy.pools for _ in each.replicas]
+        most = max((most for name, most in zip(names, self._most, strict=False) if name == pool), default=0.0)
+        return int(most * profile.num_blocks * profile.block_size)
 
     def replicas(self, simulation: Simulation, policy: Policy) -> tuple[ReplicaSummary, ...]:
         pools = [pool.name for pool in policy.pools for _ in pool.replicas]

@@ -64,6 +64,7 @@ class Run(Struct, frozen=True):
     complete: bool = True
     spending: tuple[Curve, ...] = ()
     duration: float = 0.0  # s that were asked for
+    notes: tuple[str, ...] = ()
 
 
 class Summary(Struct, frozen=True):
@@ -105,10 +106,11 @@ def summarise(
 
 
 def _notes(runs: Sequence[Run]) -> tuple[str, ...]:
-    """How the intervals come about."""
+    """How the intervals come about, and what the runs have to say."""
+    told = tuple(dict.fromkeys(note for run in runs for note in run.notes))
     if len(runs) > 1:
-        return (f"Intervals are of the mean over {len(runs)} seeds (Student's t, 95 %).",)
-    return runs[0].report.notes if runs else ()
+        return (f"Intervals are of the mean over {len(runs)} seeds (Student's t, 95 %).", *told)
+    return (*runs[0].report.notes, *told) if runs else ()
 
 
 def _groups(report: Report) -> list[GroupFigures]:

@@ -14,6 +14,7 @@ import pytest
 
 from plimsoll.cli.simulate import simulate
 from plimsoll.cli.simulating import Task, never, quiet, run_task
+from plimsoll.engine import profiles
 from plimsoll.errors import PolicyError, TraceError, UsageError
 from plimsoll.sim.estimate import estimate
 from plimsoll.sim.summary import Summary, summarise
@@ -123,6 +124,22 @@ def test_what_a_trace_leaves_out_is_counted(files: Path, capsys: pytest.CaptureF
     (files / "traced.yaml").write_text("traces: [{file: t.csv, tenants: [{name: acme}]}]")
     with pytest.raises(TraceError, match=r"t.csv, row 2: prompt 0, output 5: zero length"):
         run(files, "strict", workload="traced.yaml")
+
+
+def test_going_beyond_a_fit_is_noted(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    narrow = profiles.load("tiny-vllm-cpu")
+    text = (
+        (profiles.SHIPPED / "tiny-vllm-cpu.yaml")
+        .read_text()
+        .replace("fitted_max_tokens: 512", "fitted_max_tokens: 100")
+    )
+    (files / "narrow.yaml").write_text(text)
+    policy = POLICY.replace("h100-llama70b-tp8", str(files / "narrow.yaml"))
+    (files / "policy.yaml").write_text(policy)
+    run(files, "narrow", duration=5.0)
+    assert f"Pool chat is extrapolated: {narrow.max_batched_tokens} tokens in a step, fitted up to 100." in (
+        capsys.readouterr().out
+    )
 
 
 def test_ctrl_c_ends_all_processes_in_order(files: Path) -> None:
