@@ -43,6 +43,12 @@ line of help stands here too (a test holds the two equal). `import` is a word of
 """
 
 BUDGET_COMMANDS: dict[str, str] = {
+    "status": "Show where every error budget stands: planned, spent by charge, burn, hours left, loans, state.",
+    "explain": "Explain a tenant's error budgets: each figure with its formula and inputs, and what was done.",
+    "statement": "Write a tenant's statement of a month: all movements on its accounts, and balances that sum to zero.",
+    "close": "Close a month: cover what was spent, give loans back, let the rest expire, exchange it for headroom.",
+    "override": "Let nothing be done about a tenant's budgets for a time: no degradation, no lower rank.",
+    "undo": "Undo an override, or an automatic action until the end of its month; both stay on record.",
     "forecast": "Foretell what each error budget will spend in the next 24 hours and when it will be gone.",
     "backtest": "Check forecasts of error budgets against a log: coverage, and losses beside those of naive forecasts.",
 }

@@ -1,11 +1,16 @@
 """Who is promised what, found by name once a policy: tenants, their objectives, their months."""
 
+import re
+from typing import Final
+
 from msgspec import Struct
 
 from plimsoll.ledger.accounts import Owner
 from plimsoll.policy.objective import Objective
 from plimsoll.policy.policy import Policy, Tenant, Tier
 from plimsoll.slo.budget import period_bounds, period_of
+
+_MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 class Promised(Struct, frozen=True):
@@ -56,6 +61,11 @@ class Promises:
         lowest = max(ranks.values(), default=0)
         floor = ranks.get(self.policy.budget.demotion_floor or "", lowest)
         return ranks.get(tenant.tier, lowest) < floor
+
+
+def is_month(text: str) -> bool:
+    """Whether that names a calendar month as periods do: 2026-11."""
+    return _MONTH.fullmatch(text) is not None
 
 
 def month_after(period: str) -> str:

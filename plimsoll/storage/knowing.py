@@ -41,13 +41,13 @@ class Knowledge:
         self._seen_at: float | None = None
         self._targets: dict[tuple[str, str, str], Fraction | None] = {}
 
-    def known(self, promises: Promises, at: float) -> Known:
-        """All that the books know for an assessment at that instant; forecasts are not theirs."""
+    def known(self, promises: Promises, at: float, also: str = "") -> Known:
+        """All that the books know for an assessment at that instant, with a further month; forecasts are not theirs."""
         now = period_of(at, promises.policy.service.timezone)
         with self._books.reading() as connection:
             ends = self._month_ends(connection)
             closed, provisional = _of(DecisionKind.CLOSE, ends), _of(DecisionKind.PROVISIONAL, ends)
-            periods = self._periods(connection, now, {period for _, period in closed})
+            periods = self._periods(connection, now, {period for _, period in closed} - {also})
             taken = [
                 entry
                 for evidences in closed.values()
@@ -81,11 +81,11 @@ class Knowledge:
                 connection.execute(insert(states), told)
             connection.execute(delete(minutes).where(minutes.c.minute < int(at // 60) - KEPT_MINUTES))
 
-    def actions(self, tenant: str, since: float) -> list[Action]:
-        """Changes of state of a tenant's budgets, oldest first."""
-        found = self._books.decisions(DecisionKind.ACTION).values()
-        told = [msgspec.msgpack.decode(each.data, type=Action) for each in found if each.at >= since]
-        return [action for action in told if action.tenant == tenant]
+    def actions(self, tenant: str, since: float) -> dict[str, Action]:
+        """Changes of state of a tenant's budgets by key, oldest first."""
+        found = self._books.decisions(DecisionKind.ACTION)
+        told = {key: msgspec.msgpack.decode(each.data, type=Action) for key, each in found.items() if each.at >= since}
+        return {key: action for key, action in told.items() if action.tenant == tenant}
 
     def entries_of(self, tenant: str, period: str) -> list[tuple[int, Entry]]:
         """All entries of a month that touch a tenant's accounts, by minute."""
@@ -208,6 +208,14 @@ class Knowledge:
             decisions.c.kind == DecisionKind.POOL.value, decisions.c.at >= period_bounds(period, zone)[0]
         )
         return int(connection.execute(query).scalar_one())
+
+
+def last_told(connection: Connection) -> float | None:
+    """The instant up to which the books know traffic, to the minute or hour; None where there is none."""
+    minute = connection.execute(select(func.max(minutes.c.minute))).scalar()
+    hour = connection.execute(select(func.max(hours.c.hour))).scalar()
+    ends = [60.0 * (minute + 1)] if minute is not None else [3600.0 * (hour + 1)] if hour is not None else []
+    return max(ends, default=None)
 
 
 class _Sums:

@@ -4,89 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from plimsoll.gateway.bookkeeping import Bookkeeping
 from plimsoll.governor import recording
-from plimsoll.governor.decisions import Settle
-from plimsoll.governor.events import BudgetsReported
 from plimsoll.ledger.actions import Override
 from plimsoll.ledger.decided import Decided, DecisionKind
-from plimsoll.ledger.entry import Entry, EntryKind
-from plimsoll.policy import document
 from plimsoll.requestlog.codec import RowKind, decode_note, encode
 from plimsoll.slo.budget import BudgetHealth, period_bounds
-from plimsoll.slo.verdict import Charge, Judgement, Verdict
+from plimsoll.slo.verdict import Charge
 from plimsoll.storage.audit import audit
-from plimsoll.storage.budgeting import BudgetKeeper, Minute, MinuteHand
+from plimsoll.storage.budgeting import MinuteHand
 from plimsoll.storage.inbox import Inbox
-from plimsoll.storage.journal import Journal
-from plimsoll.storage.projections import Projections
 from plimsoll.storage.reader import read_rows
 from plimsoll.storage.rows import BUDGETS_NOTE
-from tests.storage.rows import record
-
-TEXT = """
-plimsoll: 1
-service: {timezone: Asia/Shanghai}
-tiers:
-  - {name: gold, rank: 0, share: 50%, objectives: [{sli: ttft, below: 800ms, target: 99%, contract: 90%}]}
-  - {name: tin, rank: 1, share: 25%, objectives: [{sli: ttft, below: 2s, target: 99%}]}
-tenants:
-  - {name: acme, tier: gold, committed: 20k, limits: {concurrency: 64}}
-  - {name: beta, tier: gold, committed: 20k, limits: {concurrency: 10}}
-"""
-BEGIN, END = period_bounds("2026-11", "Asia/Shanghai")
-NOON = BEGIN + 10 * 86_400.0 + 43_200
-
-
-class World:
-    """A gateway's journal, the process beside it, and a clock."""
-
-    def __init__(self, home: Path) -> None:
-        self.now = NOON
-        self.journal = Journal.open(home, clock=lambda: self.now)
-        self.policy = document.parse(TEXT)
-        self.journal.policy(self.now, self.policy)
-        self.journal.paths.policy.write_text(TEXT)
-        self.told: list[BudgetsReported] = []
-        self.bookkeeping = Bookkeeping(Inbox(home), self.journal, lambda: self.now, self.told.append)
-        self.projections = Projections(home)
-        self.keeper = BudgetKeeper(self.journal.paths, self.projections.books)
-
-    def requests(self, tenant: str, num: int, bad: int, charge: Charge = Charge.OURS, at: float | None = None) -> None:
-        at = self.now - 60 if at is None else at
-        for number in range(num):
-            is_bad = number < bad
-            verdict = Verdict("ttft", Judgement.BAD if is_bad else Judgement.GOOD, 1 - is_bad, int(is_bad), charge)
-            row = replace(
-                record(self.journal.next_request_id, tenant=tenant, arrived_at=at),
-                finished_at=at + 5,
-                verdicts=(verdict,),
-                policy_version=self.policy.version,
-            )
-            self.journal.next_request_id += 1
-            spend = Entry(EntryKind.SPEND, f"{tenant}/ttft/bucket", f"{tenant}/ttft/spent:{charge}", 1, "2026-11")
-            self.journal.settle(Settle(row, (spend,) if is_bad else ()))
-        self.journal.flush()
-
-    def minute(self) -> Minute | None:
-        """One minute of both processes: decisions are in the books before it ends."""
-        decide = self.keeper.may_decide
-        self.projections.catch_up()
-        made = self.keeper.keep(self.now, decide=decide)
-        for _ in range(2):  # taken, then removed
-            self.bookkeeping.look()
-        self.projections.catch_up()
-        self.now += 60
-        return made
-
-    def balance(self, account: str, period: str = "2026-11") -> int:
-        return self.projections.books.balances().get((account, period), 0)
-
-    def close(self) -> None:
-        self.projections.close()
-        self.journal.close()
+from tests.storage.budgetworld import BEGIN, END, NOON, World
 
 
 @pytest.fixture

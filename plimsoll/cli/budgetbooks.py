@@ -1,0 +1,113 @@
+"""What the `plimsoll budget` commands share: the states last told, an assessment, decisions on their way."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+from msgspec import Struct
+
+from plimsoll.cli.report import data_directory
+from plimsoll.errors import DataDirectoryBusy, UsageError
+from plimsoll.ledger.assessment import Row
+from plimsoll.ledger.decided import Decided
+from plimsoll.policy.policy import Policy
+from plimsoll.storage.datadir import DataDirectory
+from plimsoll.storage.inbox import Inbox
+from plimsoll.storage.promised import policy_in_force
+
+if TYPE_CHECKING:
+    from plimsoll.storage.ledger import LedgerDatabase
+
+LedgerUrl = Annotated[str | None, Parameter(name="--ledger")]
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+
+
+class Handed(Struct, frozen=True):
+    """What became of a decision."""
+
+    key: str
+    how: str
+
+
+def paths_of(directory: Path) -> DataDirectory:
+    """The data directory; UsageError where it is none."""
+    paths = DataDirectory(data_directory(directory))
+    paths.identity()
+    return paths
+
+
+def check_tenant(policy: Policy, tenant: str | None) -> None:
+    """UsageError where the policy names no such tenant."""
+    if tenant is not None and all(each.name != tenant for each in policy.tenants):
+        known = ", ".join([each.name for each in policy.tenants][:20])
+        raise UsageError(f"no tenant is named {tenant!r}; known: {known or 'none'}")
+
+
+def told_rows(paths: DataDirectory) -> list[Row]:
+    """The states that the service kept last, in milliseconds; empty where it never ran on this SQLite ledger."""
+    if not paths.ledger.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{paths.ledger.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as books:
+            found = books.execute("SELECT data FROM states ORDER BY tenant, objective").fetchall()
+    except sqlite3.Error:  # a ledger of the first version, or none yet
+        return []
+    decode = msgspec.msgpack.Decoder(Row).decode
+    return [decode(data) for (data,) in found]
+
+
+def rows_of(paths: DataDirectory, ledger_url: str | None) -> list[Row]:
+    """The states last told; where nobody kept any, what an assessment at the log's end comes to (slower)."""
+    if ledger_url is None and (rows := told_rows(paths)):
+        return rows
+    from plimsoll.storage.budgeting import BudgetKeeper  # noqa: PLC0415 - sqlalchemy and numpy, where they are needed
+
+    with opened(paths, ledger_url) as books:
+        from plimsoll.storage.knowing import Knowledge, last_told  # noqa: PLC0415 - as above
+
+        with books.reading() as connection:
+            kept = sorted(Knowledge(books).rows(connection), key=lambda row: (row.tenant, row.objective))
+            at = last_told(connection)
+        if kept:
+            return kept
+        return list(BudgetKeeper(paths, books).assess(policy_in_force(paths.root), at).rows) if at else []
+
+
+@contextmanager
+def opened(paths: DataDirectory, ledger_url: str | None) -> "Iterator[LedgerDatabase]":
+    """The books; UsageError where there are none."""
+    from plimsoll.storage.ledger import LedgerDatabase  # noqa: PLC0415 - as above
+
+    if ledger_url is None and not paths.ledger.exists():
+        raise UsageError(f"{paths.root} holds no ledger yet: run plimsoll project {paths.root}")
+    with LedgerDatabase(ledger_url or paths.ledger) as books:
+        yield books
+
+
+def hand_over(paths: DataDirectory, decided: Decided, ledger_url: str | None) -> Handed:
+    """Into the journal: by the gateway that runs, else at once; then into the books."""
+    from plimsoll.requestlog.codec import encode  # noqa: PLC0415 - as above
+    from plimsoll.storage.journal import Journal  # noqa: PLC0415 - as above
+    from plimsoll.storage.projections import Projections  # noqa: PLC0415 - as above
+    from plimsoll.storage.rows import DECISION_NOTE  # noqa: PLC0415 - as above
+
+    try:
+        journal = Journal.open(paths.root)
+    except DataDirectoryBusy:
+        Inbox(paths.root).put(decided)
+        return Handed(decided.key, "handed to the gateway, which journals it within a second")
+    try:
+        journal.note(time.time(), DECISION_NOTE, encode(decided))
+    finally:
+        journal.close()
+    try:
+        with Projections(paths.root, ledger_url) as projections:
+            projections.catch_up()
+    except DataDirectoryBusy:
+        return Handed(decided.key, "journaled; the process that projects this log will book it")
+    return Handed(decided.key, "journaled and booked")

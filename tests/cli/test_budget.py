@@ -1,0 +1,162 @@
+"""`plimsoll budget …` on a data directory as a gateway leaves it, without one running."""
+
+import csv
+import io
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from plimsoll.ledger.accounts import account_of
+from plimsoll.slo.verdict import Charge
+from plimsoll.storage.datadir import DataDirectory
+from plimsoll.storage.inbox import Inbox
+from plimsoll.storage.journal import Journal
+from plimsoll.storage.ledger import LedgerDatabase
+from tests.cli.running import Inside
+from tests.storage.budgetworld import END, World
+
+
+@pytest.fixture
+def plimsoll(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some traffic; acme has spent 185 of the 200 that are planned. Nobody writes to this one."""
+    world = World(tmp_path_factory.mktemp("kept") / "data")
+    world.requests("acme", 7000, 150)
+    world.requests("acme", 50, 35, Charge.UPSTREAM)
+    world.requests("beta", 5000, 1)
+    world.minute()
+    world.close()
+    return world.home
+
+
+@pytest.fixture
+def home(kept: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(kept, tmp_path / "data"))
+
+
+def test_status(plimsoll: Inside, home: Path) -> None:
+    told = json.loads(plimsoll("budget", "status", str(home), "--tenant", "acme", "--json").stdout)
+    (ttft,) = [row for row in told["budgets"] if row["objective"] == "ttft"]
+    assert (ttft["granted"], ttft["num_spent"], ttft["remaining"]) == (70, 185, -115)
+    assert ttft["spent"] == {"ours": 150, "upstream": 35}
+    assert (ttft["health"], ttft["planned"]) == ("warn", 200)
+    assert {row["tenant"] for row in told["budgets"]} == {"acme"}
+    shown = plimsoll("budget", "status", str(home)).stdout
+    assert "warn" in shown
+    assert "150 ours, 35 upstream" in shown
+    with LedgerDatabase(home / "ledger.sqlite") as books, books.writing() as connection:
+        connection.exec_driver_sql("DELETE FROM states")
+    anew = json.loads(plimsoll("budget", "status", str(home), "--tenant", "acme", "--json").stdout)
+    (again,) = [row for row in anew["budgets"] if row["objective"] == "ttft"]
+    assert {
+        key: value for key, value in again.items() if key not in {"at", "outlook", "burn", "planned", "spent_ratio"}
+    } == {key: value for key, value in ttft.items() if key not in {"at", "outlook", "burn", "planned", "spent_ratio"}}
+
+
+def test_explanations_have_the_numbers_in_them(plimsoll: Inside, kept: Path) -> None:
+    told = json.loads(plimsoll("budget", "explain", str(kept), "acme", "--json").stdout)
+    (ttft,) = [each for each in told if each["objective"] == "ttft"]
+    figures = {each["figure"]: (each["value"], each["formula"]) for each in ttft["figures"]}
+    assert figures["granted"] == ("70", "⌊7,050 × (1 − 0.99)⌋")
+    assert figures["pool part"] == ("14", "⌊0.2 × 70⌋")
+    assert figures["spent"] == ("185", "150 ours + 35 upstream")
+    assert figures["may borrow"] == ("520", "⌊7,050 × (1 − 0.9)⌋ − spent 185, floored at 0")
+    assert "20,000 committed a month" in figures["planned"][1]
+    ((key, action),) = ttft["actions"].items()
+    assert (action["before"], action["after"]) == ("healthy", "warn")
+    assert key in plimsoll("budget", "explain", str(kept), "acme").stdout
+
+
+def test_a_statement_adds_up_for_both_sides(plimsoll: Inside, kept: Path, tmp_path: Path) -> None:
+    page, table = tmp_path / "s.html", tmp_path / "s.csv"
+    assert (
+        plimsoll(
+            "budget", "statement", str(kept), "acme", "2026-11", "--html", str(page), "--csv", str(table)
+        ).returncode
+        == 0
+    )
+    balances: Counter[str] = Counter()
+    for row in csv.DictReader(io.StringIO(table.read_text())):
+        balances[row["to"]] += int(row["amount"])
+        balances[row["from"]] -= int(row["amount"])
+    assert sum(balances.values()) == 0
+    with LedgerDatabase(kept / "ledger.sqlite") as books:
+        for (account, _), amount in books.balances().items():
+            if account_of(account).owner.tenant == "acme":
+                assert balances[account] == amount
+    assert "Both sides sum to zero." in page.read_text()
+    assert "beta" not in page.read_text() + table.read_text()
+
+
+def test_close_again_and_too_early(plimsoll: Inside, kept: Path) -> None:
+    early = plimsoll("budget", "close", str(kept), "2999-01")
+    assert early.returncode == 2
+    assert "2999-01 is not over in Asia/Shanghai: it can be closed from 2999-02-01T16:00Z on" in early.stderr
+    assert "nothing was booked for 2020-01" in plimsoll("budget", "close", str(kept), "2020-01").stderr
+    assert "'2026-13' is no month" in plimsoll("budget", "close", str(kept), "2026-13").stderr
+
+
+def test_an_override_and_its_undoing(plimsoll: Inside, home: Path) -> None:
+    words = ("budget", "override", str(home), "acme", "--lasts", "3d", "--why", "a talk", "--json")
+    made = json.loads(plimsoll(*words).stdout)
+    assert made["how"] == "journaled and booked"
+    undone = plimsoll("budget", "undo", str(home), made["key"])
+    assert undone.stdout == f"undo/{made['key']}: journaled and booked\n"
+    told = json.loads(plimsoll("budget", "explain", str(home), "acme", "--json").stdout)
+    (key,) = next(each["actions"] for each in told if each["objective"] == "ttft")
+    assert json.loads(plimsoll("budget", "undo", str(home), key, "--json").stdout)["key"] == f"undo/{key}"
+    assert plimsoll("ledger", "verify", str(home)).returncode == 0
+    journal = Journal.open(home)
+    try:
+        handed = json.loads(plimsoll(*words).stdout)
+        assert handed["how"].startswith("handed to the gateway")
+        assert [each.key for each in Inbox(DataDirectory(home).root).waiting()] == [handed["key"]]
+    finally:
+        journal.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("status", "{home}", "--tenant", "nobody"), "no tenant is named 'nobody'; known: acme, beta"),
+        (("explain", "{home}", "nobody"), "no tenant is named 'nobody'"),
+        (("statement", "{home}", "nobody", "2026-11"), "no tenant is named 'nobody'"),
+        (("statement", "{home}", "acme", "November"), "'November' is no month: write 2026-11"),
+        (("statement", "{home}", "acme", "2026-10"), "nothing was booked for acme in 2026-10"),
+        (("override", "{home}", "acme", "--lasts", "0s"), "must be above 0s"),
+        (("override", "{home}", "acme", "--lasts", "1h", "--objective", "tpot"), "acme has no objective 'tpot'"),
+        (("undo", "{home}", "override/none"), "no decision has the key 'override/none'"),
+        (("status", "/nowhere/at/all"), "is no data directory"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(plimsoll: Inside, kept: Path, words: tuple[str, ...], message: str) -> None:
+    done = plimsoll("budget", *[word.format(home=kept) for word in words])
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_month_that_is_over_is_closed_once(plimsoll: Inside, tmp_path: Path) -> None:
+    world = World(tmp_path / "data", begun=END - 400 * 86_400)
+    world.requests("acme", 3000, 10)
+    world.minute()
+    world.close()
+    period = "2025-10"
+    first = plimsoll("budget", "close", str(world.home), period)
+    assert first.stdout == f"close/Asia/Shanghai/{period}/1: journaled and booked\n"
+    assert (
+        plimsoll("budget", "close", str(world.home), period).stdout
+        == f"{period} is closed, and nothing came in since\n"
+    )
+    with LedgerDatabase(world.home / "ledger.sqlite") as books:
+        assert books.balances()["acme/ttft/bucket", period] == 0
+        assert books.balances()["world/ttft/expired", period] == 20
+    assert plimsoll("ledger", "verify", str(world.home)).returncode == 0
