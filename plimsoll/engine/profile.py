@@ -62,3 +62,9 @@ class EngineProfile(Struct, frozen=True, forbid_unknown_fields=True):
     speculation: Speculation | None = None
     rounds: Rounds | None = None
     disaggregation: Disaggregation | None = None
+
+    @property
+    def num_engines(self) -> int:
+        """How many engines of this kind hold requests behind one endpoint: ranks, or decode engines of a pair."""
+        ranks = self.data_parallel.ranks if self.data_parallel else 1
+        return ranks * (self.disaggregation.decode_replicas if self.disaggregation else 1)

@@ -95,7 +95,7 @@ class Replica:
         blocks = report.kv_blocks if report is not None else None
         block_size = report.block_size if report is not None else None
         if profile is not None:
-            blocks = profile.num_blocks if blocks is None else blocks
+            blocks = profile.num_blocks * profile.num_engines if blocks is None else blocks
             block_size = profile.block_size if block_size is None else block_size
         if block_size is not None:
             self.block_size = block_size
@@ -118,7 +118,7 @@ class Replica:
         if not reserve_kv:
             return UNLIMITED  # the engine queues for itself
         if profile is not None:
-            return profile.max_num_seqs
+            return profile.max_num_seqs * profile.num_engines
         return UNLIMITED if self.in_blocks else DEFAULT_SLOTS
 
     def set_floors(self, floors: list[int], slot_floors: list[int]) -> None:

@@ -107,7 +107,7 @@ def test_a_client_that_leaves_frees_its_slot_at_once() -> None:
                 break
             await asyncio.sleep(0.002)
         assert emulator.engine.report().running == 0
-        assert emulator.engine.replica.batch.kv.usage == 0.0
+        assert emulator.engine.report().kv_usage == 0.0
 
     served(test)
 
