@@ -167,6 +167,8 @@ class Dispatcher:
                 request.tier_name,
                 _RETRIED if request.attempts > 1 and reason is _RANK else reason,
                 request.output_tokens if replica.in_blocks else 0,
+                model=request.sent_model,
+                degraded=request.degraded,
                 priority=request.tier.rank if pool.policy.engine_priority else None,
                 attempt=request.attempts,
             )

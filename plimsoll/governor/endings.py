@@ -93,6 +93,11 @@ class Endings:
         settle_tokens(request.account, request, (end.prompt_tokens or request.prompt_tokens) + end.output_tokens)
         self._close(request, end.at)
         self._settle(request, pool, end)
+        if pool.ladder is not None:
+            arrived_at = request.arrived_at
+            pool.ladder.ended(end.at, end.ttft(arrived_at), end.tpot(), end.at - arrived_at, end.sketches)
+            if pool.ladder.look(end.at):
+                pool.level_changed()
         if outcome is _COMPLETED:
             replica.num_busy = 0
             self._learn(pool, request, end)

@@ -15,7 +15,6 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import IllegalTransition
 from plimsoll.governor.attempts import Attempts
 from plimsoll.governor.decisions import Decision, WakeAt
-from plimsoll.governor.degradation import Ladder
 from plimsoll.governor.dispatching import Dispatcher, Outbox
 from plimsoll.governor.endings import Endings
 from plimsoll.governor.events import (
@@ -35,7 +34,7 @@ from plimsoll.governor.events import (
 )
 from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, STATES
 from plimsoll.governor.limits import give_back, queue_is_full, refused_by
-from plimsoll.governor.placing import is_sheddable, place_of, refused_label, reserve
+from plimsoll.governor.placing import degrade, is_sheddable, place_of, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefill import SAMPLED
 from plimsoll.governor.register import Register
@@ -60,7 +59,6 @@ class Governor:
         self._attempts = Attempts(self._register, self._timers, self._dispatcher, self._endings)
         self._upkeep = Upkeep(self._register, self._timers, self._dispatcher, self._endings)
         self._requests = self._endings.requests  # all open ones, by id
-        self._ladder = Ladder(policy.degradation)
         self._sequence = 0
         self._draining = False
         self._register.apply(policy, 0.0)
@@ -93,7 +91,7 @@ class Governor:
 
     def snapshot(self, at: float) -> Snapshot:
         """The state at an instant, for people and metrics."""
-        return take(self._register, self._ladder.level, draining=self._draining, at=at)
+        return take(self._register, draining=self._draining, at=at)
 
     def pools(self) -> list[Pool]:
         """The pools at work, for those who look inside (tests, explanations); nobody else may change them."""
@@ -116,6 +114,8 @@ class Governor:
             reason = Reason.NO_REPLICA if refusal is None else refusal.reason
             self._endings.reject(request, reason, "" if refusal is None else refusal.detail, at)
             return
+        if pool.ladder is not None and (pool.ladder.level or pool.has_degraded_tenants):
+            pool = degrade(self._register, pool, request)
         reserve(pool, request)
         limit = refused_by(account, request, at)
         if limit is not None:
@@ -254,7 +254,6 @@ class Governor:
             self._upkeep.budgets_reported(event)
         elif isinstance(event, PolicyChanged):
             self._upkeep.policy_changed(event)
-            self._ladder = Ladder(event.policy.degradation)
         elif isinstance(event, DrainStarted):
             self._draining = True
             self._upkeep.drain_started(event)

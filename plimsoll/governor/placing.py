@@ -4,6 +4,7 @@ from math import ceil
 from typing import Final
 
 from plimsoll.governor.admission import reserved_output
+from plimsoll.governor.degradation import BATCH_OF_ONE, DROP_PLUGINS, SMALL_MODEL
 from plimsoll.governor.events import Criticality, Endpoint
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
@@ -49,6 +50,30 @@ def place_of(register: Register, model: str, prompt_tokens: int) -> tuple[Pool |
         return None, Refusal(Reason.NO_REPLICA, f"pool {best.name}")
     largest = max([pool.prompt_below for pool in pools])
     return None, Refusal(Reason.PROMPT_TOO_LONG, f"prompt {prompt_tokens} tokens, largest context {largest}")
+
+
+def degrade(register: Register, pool: Pool, request: Request) -> Pool:
+    """Take from the request what the ladder says, before it is placed; the pool that it goes to."""
+    ladder = pool.ladder
+    if ladder is None:
+        return pool
+    level = ladder.level
+    is_critical = request.criticality is Criticality.CRITICAL
+    if not is_critical:
+        level = max(level, request.account.level)
+    taken: list[str] = []
+    if ladder.holds(DROP_PLUGINS, level):
+        taken.append(DROP_PLUGINS)
+    if ladder.holds(BATCH_OF_ONE):
+        taken.append(BATCH_OF_ONE)
+    if not is_critical and ladder.holds(SMALL_MODEL, level):
+        smaller = register.degrade_target(pool, request.prompt_tokens)
+        if smaller is not None:
+            taken.append(SMALL_MODEL)
+            request.sent_model = smaller.policy.model
+            pool = smaller
+    request.degraded = ",".join(taken)
+    return pool
 
 
 def is_sheddable(pool: Pool, request: Request) -> bool:

@@ -5,6 +5,7 @@ from plimsoll.engine.steptime import StepTime, unloaded_ttft
 from plimsoll.governor.admission import Lending, floors_of, full_step
 from plimsoll.governor.baseline import Baseline
 from plimsoll.governor.classes import Classes
+from plimsoll.governor.degradation import BATCH_OF_ONE, Ladder
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.prefill import PromptPace
 from plimsoll.governor.prefixes import PrefixIndex
@@ -49,6 +50,9 @@ class Pool:
         self._oversubscription = 0.0
         self._allowed = 0.0  # of it, now
         # of the scheduling rules, at hand
+        self.ladder: Ladder | None = None
+        self.has_degraded_tenants = False  # for their budgets
+        self._one_at_a_time = False
         self.routing = ""
         self.preference = ""  # an order beside fair turns; "": none
         self.bypasses = 0
@@ -67,6 +71,8 @@ class Pool:
         self._reserve_kv = rules.reserve_kv
         self._oversubscription = 0.0 if rules.strict else float(rules.oversubscription)
         self._allowed = self._oversubscription
+        self.ladder = Ladder(whole.degradation) if whole.degradation.levels else None
+        self._one_at_a_time = False
         self.routing = rules.routing.value
         self.bypasses = rules.bypasses
         self.strict = rules.strict
@@ -95,6 +101,14 @@ class Pool:
         for replica in self.replicas:
             replica.oversubscribe(self._allowed)
 
+    def level_changed(self) -> None:
+        """The ladder was climbed or left by a level: replicas take one request at a time, or as many as before."""
+        one = self.ladder is not None and self.ladder.holds(BATCH_OF_ONE)
+        if one != self._one_at_a_time:
+            self._one_at_a_time = one
+            for replica in self.replicas:
+                self.resize(replica)
+
     def close(self) -> None:
         """The policy no longer names this pool: it finishes what it runs."""
         self.open = False
@@ -103,7 +117,12 @@ class Pool:
 
     def resize(self, replica: Replica) -> None:
         """Take the replica's capacity and floors from what is known now."""
-        replica.set_capacity(self.profile, self.policy.max_concurrency, self._allowed, reserve_kv=self._reserve_kv)
+        replica.set_capacity(
+            self.profile,
+            1 if self._one_at_a_time else self.policy.max_concurrency,
+            self._allowed,
+            reserve_kv=self._reserve_kv,
+        )
         for request in replica.in_flight.values():
             self.lending.unbook(replica, request)
         bounded = replica.in_blocks and replica.slots < UNLIMITED

@@ -75,6 +75,15 @@ class Register:
                 return index
         return len(self.ranked) - 1
 
+    def degrade_target(self, pool: Pool, prompt_tokens: int) -> Pool | None:
+        """A pool for degraded requests that can take such a prompt now."""
+        for other in self.pools:
+            if other is pool or not (other.open and other.policy.degrade_target and other.has_hope()):
+                continue
+            if other.prompt_from <= prompt_tokens < other.prompt_below:
+                return other
+        return None
+
     def demoted(self, lane: int) -> int:
         """The queue of one rank lower; the lowest stays."""
         return min(lane + 1, len(self.ranked) - 1) if self.policy.scheduling.tiers_matter else lane

@@ -67,6 +67,9 @@ class Request:
         self.sized_for = 0  # … of so many tokens each; 0: to be counted
         self.expected_output = 0  # predicted, a choice
         self.token_estimate = 0  # taken from the tenant's tokens per minute
+        # what is taken from it
+        self.degraded = ""  # in words, for its row and its client
+        self.sent_model = ""  # "": what it asked for
         # where it waits
         self.class_number = 0  # within its tenant's turns
         self.due_at = inf  # to be dispatched by then, where the order asks

@@ -149,7 +149,7 @@ class Settler:
             end.itl_max if end.num_tokens > 1 else None,
             end.sketches if end.num_tokens > 1 else None,
             prompt, end.cached_tokens, end.output_tokens,
-            end.outcome, end.phase, end.reason, "", end.client_stall,
+            end.outcome, end.phase, end.reason, request.degraded, end.client_stall,
             baseline, end.baseline_from, end.upstream_baseline,
             request.blocks_reserved,
             -(-(prompt + end.output_tokens) // block_size) if block_size else 0,

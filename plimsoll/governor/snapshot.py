@@ -74,14 +74,14 @@ class Snapshot(Struct, frozen=True):
     counts: tuple[CountState, ...]
 
 
-def take(register: Register, level: int, *, draining: bool, at: float) -> Snapshot:
+def take(register: Register, *, draining: bool, at: float) -> Snapshot:
     """The state of everything in the register."""
     pools = [pool for pool in register.pools if pool.open or pool.num_in_flight]
     return Snapshot(
         at,
         register.policy.version,
         draining,
-        level,
+        max([pool.ladder.level for pool in pools if pool.ladder is not None], default=0),
         tuple([_pool(register, pool, at) for pool in pools]),
         tuple([queue for pool in pools for queue in _queues(pool)]),
         tuple([_counts(counts) for account in register.accounts.values() for counts in account.counts.values()]),

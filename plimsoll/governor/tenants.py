@@ -97,6 +97,7 @@ class Account:
         self.stands_until = 0.0  # from then on another one may hold
         self.headroom = 0  # requests beyond its concurrency limit
         self.demoted = False  # waits one rank lower
+        self.level = 0  # of the ladder, for what is not critical of it
         self.spent = False  # an error budget of its calls for action
         self.known = False  # the policy names it
         self.max_open = -1  # its limits at hand; -1: none
@@ -140,10 +141,11 @@ class Account:
         elif self.tokens is not None:
             self.tokens.retune(1.0, at)
 
-    def take_budgets(self, budgets: list[BudgetState], standings: list[Standing]) -> None:
+    def take_budgets(self, budgets: list[BudgetState], standings: list[Standing], most_levels: int) -> None:
         """What the last report says of it; what it does not say does not hold."""
         self.budgets = {budget.objective: budget for budget in budgets}
         self.spent = any(budget.degrade or budget.exhausted for budget in budgets)
+        self.level = min(self.level + 1, most_levels) if self.spent else max(0, self.level - 1)
         if self.flow is not None:
             self.flow.spent = self.spent
         self.standings = standings

@@ -36,18 +36,25 @@ class Upkeep:
                 pool.reported(replica, report)
                 if replica.pending_prompt:
                     replica.forget_prompts(event.at - PROMPT_PATIENCE)
+        for pool in self._register.pools:
+            if pool.ladder is not None and pool.ladder.look(event.at):
+                pool.level_changed()
         self._fill_everywhere(event.at)
 
     def budgets_reported(self, event: BudgetsReported) -> None:
         """Each report replaces the one before whole; risks that budgets had closed may be open again."""
         budgets: dict[str, list[BudgetState]] = {}
         standings: dict[str, list[Standing]] = {}
+        most_levels = len(self._register.policy.degradation.levels)
         for budget in event.budgets:
             budgets.setdefault(budget.tenant, []).append(budget)
         for standing in event.standings:
             standings.setdefault(standing.tenant, []).append(standing)
         for tenant in dict.fromkeys([*self._register.accounts, *budgets, *standings]):
-            self._register.account(tenant).take_budgets(budgets.get(tenant, []), standings.get(tenant, []))
+            account = self._register.account(tenant)
+            account.take_budgets(budgets.get(tenant, []), standings.get(tenant, []), most_levels)
+        for pool in self._register.pools:
+            pool.has_degraded_tenants = any(account.level for account in self._register.accounts.values())
         self._register.close_risks()
         self._fill_everywhere(event.at)
 

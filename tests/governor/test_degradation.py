@@ -1,0 +1,155 @@
+"""The ladder: one level at a time, hysteresis both ways, what is taken at each level, and for whose sake."""
+
+from fractions import Fraction
+from itertools import pairwise
+from math import inf
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.governor.decisions import Dispatch, Enqueue
+from plimsoll.governor.degradation import Ladder
+from plimsoll.governor.events import BudgetsReported, BudgetState, Criticality
+from plimsoll.policy.policy import Degradation, Policy, Pool, Tenant, Tier, Trigger
+from plimsoll.slo.measured import ItlSketch
+from tests.governor.service import Service, all_of, only, row
+from tests.laws.histories import START, objectives, policy_of
+
+LEVELS = ("drop_plugins", "batch_of_one", "small_model")
+RULES = Degradation(Trigger("ttft", 1.0, 30.0), LEVELS)
+
+
+def levels(ladder: Ladder, start: int, seconds: int, ttft: float) -> list[int]:
+    """The level after each second in which ten requests ended with that TTFT."""
+    found = []
+    for at in range(start, start + seconds):
+        for num in range(10):
+            ladder.ended(at + num / 10, ttft, 0.0, 5.0, None)
+        ladder.look(at + 0.95)
+        found.append(ladder.level)
+    return found
+
+
+def test_one_level_at_a_time_each_after_its_time() -> None:
+    seen = levels(Ladder(RULES), 1000, 120, 2.0)
+    assert [seen.index(level) for level in (1, 2, 3)] == sorted([seen.index(level) for level in (1, 2, 3)])
+    assert seen.index(2) - seen.index(1) >= 30
+    assert seen.index(3) - seen.index(2) >= 30
+    assert max(seen) == 3
+
+
+def test_it_comes_down_below_four_fifths_and_holds_in_between() -> None:
+    ladder = Ladder(RULES)
+    assert levels(ladder, 1000, 70, 2.0)[-1] == 2
+    assert levels(ladder, 1070, 300, 0.9)[30:] == [2] * 270  # neither high nor low
+    down = levels(ladder, 1370, 150, 0.5)
+    assert down[-1] == 0
+    assert down.index(0) - down.index(1) >= 30
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.01, 3.0), st.integers(1, 20)), max_size=40))
+def test_it_never_jumps_nor_flaps(phases: list[tuple[float, int]]) -> None:
+    """Whatever comes: a step is one level, and no two steps are closer than the policy's time."""
+    ladder = Ladder(RULES)
+    seen = [0]
+    at = 1000
+    for ttft, seconds in phases:
+        seen += levels(ladder, at, seconds, ttft)
+        at += seconds
+    steps = [i for i in range(1, len(seen)) if seen[i] != seen[i - 1]]
+    assert all(abs(seen[i] - seen[i - 1]) == 1 for i in steps)
+    assert all(later - earlier >= 29 for earlier, later in pairwise(steps))
+
+
+def test_itl_counts_tokens() -> None:
+    """One gap in a hundred above the limit: P99 is what 99 of 100 stay below; two in a hundred move it."""
+
+    def level(num_slow: int) -> int:
+        ladder = Ladder(Degradation(Trigger("itl", 0.2, 10.0), LEVELS))
+        sketch = ItlSketch(0, {-150: 1000 - num_slow, -32: num_slow})  # 39 ms and half a second
+        for at in range(1000, 1030):
+            ladder.ended(float(at), 0.0, 0.0, 1.0, (sketch, ItlSketch(), ItlSketch()))
+            ladder.look(at + 0.9)
+        return ladder.level
+
+    assert level(5) == 0
+    assert level(20) > 0
+
+
+def policy(levels: tuple[str, ...]) -> Policy:
+    made = policy_of(
+        tiers=(Tier("gold", 0, Fraction(1, 2), objectives=objectives(1.0)),),
+        tenants=(Tenant("ada", "gold"), Tenant("bob", "gold")),
+        pools=(
+            Pool("chat", "m", "vllm", ("http://r0",)),
+            Pool("lite", "small", "vllm", ("http://s0",), degrade_target=True),
+        ),
+    )
+    return Policy(made.service, made.tiers, made.tenants, made.pools, degradation=Degradation(RULES.when, levels))
+
+
+def climb(service: Service, num: int) -> None:
+    """So many levels, by slow first tokens, ten a second."""
+    at = 1.0
+    ladder = service.governor.pools()[0].ladder
+    assert ladder is not None
+    while ladder.level < num:
+        asked = service.ask(at, prompt=16, output=16)
+        if all_of(Dispatch, asked):
+            service.done(at + 2.0, service.num, output=10, began=at + 1.9)
+        at += 2.1 if ladder.holds("batch_of_one") else 0.1
+    assert at < 400
+
+
+def test_levels_take_plugins_batches_and_the_model() -> None:
+    service = Service(policy(LEVELS))
+    climb(service, 1)
+    sent = only(Dispatch, service.ask(500, prompt=16, output=16))
+    assert (sent.degraded, sent.model) == ("drop_plugins", "")
+    assert row(service.done(501, sent.request_id)).degraded == "drop_plugins"
+
+
+def test_batch_of_one_is_one_request_a_replica() -> None:
+    service = Service(policy(("batch_of_one",)))
+    assert len([service.ask(0.1, prompt=16, output=16) for _ in range(2)]) == 2
+    for request in (1, 2):
+        service.done(0.2, request)
+    climb(service, 1)
+    running = [d.request_id for _ in range(3) for d in all_of(Dispatch, service.ask(500, prompt=16, output=16))]
+    assert len(running) == 1
+    assert only(Dispatch, service.done(501, running[0])).degraded == "batch_of_one"
+    assert service.governor.snapshot(START + 502).degradation_level == 1
+
+
+def test_the_small_model_takes_what_is_not_critical() -> None:
+    service = Service(policy(("small_model",)))
+    climb(service, 1)
+    sent = only(Dispatch, service.ask(500, prompt=16, output=16, criticality=Criticality.DEFAULT))
+    assert (sent.pool, sent.model, sent.degraded) == ("lite", "small", "small_model")
+    told = row(service.done(501, sent.request_id))
+    assert (told.model, told.pool, told.degraded, told.tier) == ("m", "lite", "small_model", "gold")
+    assert only(Dispatch, service.ask(502, prompt=16, output=16)).pool == "chat"
+
+
+def test_a_spent_budget_degrades_its_own_tenant_one_level_a_report() -> None:
+    service = Service(policy(("drop_plugins", "small_model")))
+    spent = BudgetState("ada", "ttft", 0.96, degrade=True)
+
+    def taken(tenant: str, at: float, criticality: Criticality = Criticality.DEFAULT) -> str:
+        return only(Dispatch, service.ask(at, tenant, prompt=16, output=16, criticality=criticality)).degraded
+
+    seen = []
+    for minute in range(5):
+        service.governor.handle(BudgetsReported(START + 60 * minute, (spent,) if minute < 2 else ()))
+        seen.append(taken("ada", 60 * minute + 1.0))
+        assert taken("bob", 60 * minute + 2.0) == ""
+        assert taken("ada", 60 * minute + 3.0, Criticality.CRITICAL) == ""
+    assert seen == ["drop_plugins", "drop_plugins,small_model", "drop_plugins", "", ""]
+
+
+def test_without_levels_nothing_is_watched() -> None:
+    service = Service(policy(()))
+    assert service.governor.pools()[0].ladder is None
+    assert Degradation().when.above == inf
+    assert all_of(Enqueue, service.ask(1, prompt=16, output=16)) == []
