@@ -41,7 +41,14 @@ def project(
 
     relax_collector()
     if follow_log:
-        Follower(lambda: bool(stopping) or parent not in {None, os.getppid()}, _say).run(directory, ledger)
+        from plimsoll.cli.alerting import Alerting  # noqa: PLC0415 - as above
+
+        alerting = Alerting(directory, _say)
+        try:
+            stopped = lambda: bool(stopping) or parent not in {None, os.getppid()}  # noqa: E731 - read with what follows
+            Follower(stopped, _say, assessed=alerting).run(directory, ledger)
+        finally:
+            alerting.close()
         return
     with Projections(directory, ledger) as projections:
         done = projections.catch_up()

@@ -61,6 +61,10 @@ def _state(row: Row) -> BudgetState:
     )
 
 
+Assessed = Callable[[Minute, Policy], None]
+"""Who else wants to know, as alerts do."""
+
+
 class BudgetKeeper:
     """One data directory's budgets, assessed again and again."""
 
@@ -72,6 +76,11 @@ class BudgetKeeper:
         self._policy_seen = (0, 0)
         self._promises: Promises | None = None
         self._last_at = float("-inf")
+
+    @property
+    def policy(self) -> Policy | None:
+        """By which was assessed last."""
+        return None if self._promises is None else self._promises.policy
 
     @property
     def may_decide(self) -> bool:
@@ -146,8 +155,15 @@ def _with_outlooks(known: Known, outlooks: Outlooks, rows: list[Row], at: float)
 class MinuteHand:
     """Calls `keep` once a minute of the wall clock, after the projector has caught up; tells trouble once."""
 
-    def __init__(self, keeper: BudgetKeeper, clock: Callable[[], float], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        keeper: BudgetKeeper,
+        clock: Callable[[], float],
+        say: Callable[[str], None],
+        assessed: Assessed | None = None,
+    ) -> None:
         self._keeper = keeper
+        self._assessed = assessed
         self._clock = clock
         self._say = say
         self._minute = -1
@@ -169,12 +185,14 @@ class MinuteHand:
             self._tell(f"the clock went back: budgets stand still until it shows {there:%Y-%m-%dT%H:%MZ} again")
             return
         try:
-            self._keeper.keep(at, decide=self._may_decide)
+            kept = self._keeper.keep(at, decide=self._may_decide)
         except OSError as error:
             self._tell(f"budgets stand still: {error}")
             return
         self._minute = minute
         self._trouble = ""
+        if kept is not None and self._assessed is not None and (policy := self._keeper.policy) is not None:
+            self._assessed(kept, policy)
 
     def _tell(self, trouble: str) -> None:
         if trouble != self._trouble:

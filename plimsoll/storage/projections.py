@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from plimsoll.errors import DataDirectoryBusy, LedgerAway
 from plimsoll.storage.batch import Batch
-from plimsoll.storage.budgeting import BudgetKeeper, MinuteHand
+from plimsoll.storage.budgeting import Assessed, BudgetKeeper, MinuteHand
 from plimsoll.storage.database import told
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.keeper import NO_ROOM
@@ -96,9 +96,17 @@ class Projections:
 class Follower:
     """Advances until it is told to stop, and then once more. Waits out a full disk or a lost database, and says so."""
 
-    def __init__(self, stopped: Callable[[], bool], say: Callable[[str], None], pause: float = PAUSE) -> None:
+    def __init__(
+        self,
+        stopped: Callable[[], bool],
+        say: Callable[[str], None],
+        pause: float = PAUSE,
+        assessed: Assessed | None = None,
+    ) -> None:
+        """`assessed` is called with each minute's assessment of the budgets."""
         self._stopped = stopped
         self._say = say
+        self._assessed = assessed
         self._pause = pause
         self._trouble = ""
 
@@ -108,7 +116,8 @@ class Follower:
         if projections is None:
             return
         with projections:
-            hand = MinuteHand(BudgetKeeper(DataDirectory(directory), projections.books), time.time, self._say)
+            keeper = BudgetKeeper(DataDirectory(directory), projections.books)
+            hand = MinuteHand(keeper, time.time, self._say, self._assessed)
             hand.before()
             while not self._stopped():
                 advance = self._try(projections.advance)
