@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import StorageError, UsageError
+from plimsoll.gateway.bodyhelper import BodyHelper
 from plimsoll.gateway.carrier import Surroundings
 from plimsoll.gateway.channel import DirectChannel
 from plimsoll.gateway.driver import Driver
@@ -52,7 +53,10 @@ class App:
         self.governor = Governor(promise.policy, promise.profiles)
         loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(1, "plimsoll-body")
-        around = Surroundings(clock, _call_at(loop, clock), loop.call_soon, _offload(loop, self._threads))
+        self._bodies = BodyHelper()
+        around = Surroundings(
+            clock, _call_at(loop, clock), loop.call_soon, _offload(loop, self._threads), self._bodies.read
+        )
         channel = DirectChannel(self.governor)
         self.budgets_reported: Callable[[BudgetsReported], None] = channel.send  # decisions follow by the driver
         self.driver = Driver(
@@ -127,6 +131,7 @@ class App:
             await asyncio.gather(self._probing, return_exceptions=True)
         await self.server.close()
         self._threads.shutdown()
+        self._bodies.close()
         self.journal.close()
 
     def _speak_tls(self, contexts: Mapping[str, ssl.SSLContext]) -> None:

@@ -13,7 +13,9 @@ from plimsoll.gateway.attempts import Attempts
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Clock, Exchange
 from plimsoll.gateway.intake import Intake
+from plimsoll.gateway.openai import Body, read_body
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
+from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.sli import itl_thresholds
 from plimsoll.slo.timing import TokenClock
@@ -65,6 +67,7 @@ class Surroundings(NamedTuple):
     call_at: Callable[[float, Callable[[], None]], Timer]  # an instant on that clock
     call_soon: Callable[[Callable[[], None]], object]  # when what is being handled now has been handled
     offload: Callable[[Callable[[], Any], Callable[[Any], None]], None]  # work beside the loop, then `done` back on it
+    read_large: Callable[[Endpoint, bytes], Body] = read_body  # what is offloaded to read a large body
 
 
 class Watcher(Protocol):

@@ -100,7 +100,7 @@ class Driver:
         exchange.context = flight
         if len(request.body) <= LARGE_BODY:
             return self._arrive(flight, _read(flight))
-        return self._around.offload(lambda: _read_aside(flight), lambda body: self._body_read(flight, body))
+        return self._around.offload(lambda: self._read_large(flight), lambda body: self._body_read(flight, body))
 
     def client_left(self, exchange: Exchange, at: float) -> None:
         """See `Hands`."""
@@ -228,6 +228,13 @@ class Driver:
         self._flights[flight.request_id] = flight
         return self._send(arrival)
 
+    def _read_large(self, flight: Flight) -> Body | Exception:
+        """Runs beside the loop: whatever is wrong comes back as a value."""
+        try:
+            return self._around.read_large(flight.endpoint, flight.exchange.request.body)
+        except Exception as fault:
+            return fault
+
     def _body_read(self, flight: Flight, body: Body | BadBody | Exception) -> None:
         """The body was read beside the loop: nobody above us would see what goes wrong from here."""
         if isinstance(body, Exception) and not isinstance(body, BadBody):
@@ -282,15 +289,8 @@ def _flight(exchange: Exchange) -> Flight:
 
 
 def _read(flight: Flight) -> Body | BadBody:
-    """Read the body; a fault comes back as a value, since this may run beside the loop."""
+    """Read the body; a fault comes back as a value."""
     try:
         return read_body(flight.endpoint, flight.exchange.request.body)
     except BadBody as error:
         return error
-
-
-def _read_aside(flight: Flight) -> Body | Exception:
-    try:
-        return _read(flight)
-    except Exception as fault:
-        return fault

@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+_OPENING: Final = 0x7B  # {
+LARGE: Final = 1024 * 1024  # bytes; smaller ones are joined faster by adding them up
 _members = msgspec.json.Decoder(dict[str, Raw])
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _COLON = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
@@ -22,28 +24,39 @@ def put(body: bytes, name: str, value: bytes) -> bytes:
     """The body with that member set to `value` (JSON). A repeated member is changed where it counts: the last."""
     span = member_span(body, name)
     if span is not None:
-        return body[: span[0]] + value + body[span[1] :]
+        return _joined(body, span[0], value, span[1])
     return append(body, b'"%s":%s' % (name.encode(), value))
 
 
 def append(body: bytes, members: bytes) -> bytes:
     """The body with further members (`"a":1,"b":2`) before its closing brace; none of them may be there already."""
     end = body.rindex(b"}")
-    empty = body[:end].rstrip().endswith(b"{")
-    return body[:end] + (members if empty else b"," + members) + body[end:]
+    last = end - 1
+    while body[last] in b" \t\r\n":
+        last -= 1
+    empty = body[last] == _OPENING
+    return _joined(body, end, members if empty else b"," + members, end)
 
 
 def ask_for_usage(body: bytes, *, says_stream_options: bool) -> bytes:
     """The body with `stream_options.include_usage` true."""
     if not says_stream_options:
         end = body.rindex(b"}")  # never empty: a model is in it
-        return body[:end] + b',"stream_options":' + _USAGE + body[end:]
+        return _joined(body, end, b',"stream_options":' + _USAGE, end)
     span = member_span(body, "stream_options")
     if span is None:
         return append(body, b'"stream_options":' + _USAGE)
     options = body[span[0] : span[1]]
     changed = put(options, "include_usage", b"true") if options.startswith(b"{") else _USAGE
-    return body[: span[0]] + changed + body[span[1] :]
+    return _joined(body, span[0], changed, span[1])
+
+
+def _joined(body: bytes, end: int, middle: bytes, start: int) -> bytes:
+    """body[:end] + middle + body[start:]; a large one is copied once instead of three times."""
+    if len(body) < LARGE:
+        return body[:end] + middle + body[start:]
+    view = memoryview(body)
+    return b"".join((view[:end], middle, view[start:]))
 
 
 def member_span(body: bytes, name: str) -> tuple[int, int] | None:
