@@ -155,6 +155,7 @@ def test_one_fault_costs_one_request(where: str, at: int, steps: list[tuple[str,
         assert not any(count.by_state.get(state) for state in ("received", "queued", "dispatched", "streaming"))
     for pool in history.governor.snapshot(history.world.clock()).pools:
         assert [replica.reserved for replica in pool.replicas] == [0, 0]
+    history.report(healthy=True)  # a failed attempt leaves its replica alone until the next good report
     again = history.world.send(BODY)
     assert again.running
 
