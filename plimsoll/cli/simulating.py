@@ -196,8 +196,9 @@ class _Looks:
         hits = counts.prefix_hits / counts.prefix_queries if counts.prefix_queries else None
         busy = self._busy[number] / self._num if self._num else None
         kv, running, waiting = [value / self._num for value in self._sums[number]] if self._num else [None] * 3
+        beyond = counts.num_beyond_fit
         return ReplicaSummary(
-            replica.name, counts.num_steps, counts.num_preemptions, hits, pool, busy, kv, running, waiting
+            replica.name, counts.num_steps, counts.num_preemptions, hits, pool, busy, kv, running, waiting, beyond
         )
 
 

@@ -10,6 +10,7 @@ where k is a multiple of the block size, so how many are needed in a run of step
 
 from plimsoll.engine.blocks import blocks_for
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import MANY
 from plimsoll.sim.enginequeue import EngineQueue
 from plimsoll.sim.job import DECODE, ENDED, PREFILL, WAITING, Job
 from plimsoll.sim.kvcache import KvCache
@@ -21,6 +22,7 @@ class Batch:
     def __init__(self, profile: EngineProfile) -> None:
         self.num_steps = 0  # ended ones
         self.num_preemptions = 0
+        self.num_beyond_fit = 0  # steps with more tokens or context than the profile was fitted on
         self.prefix_queries = 0  # prompt tokens looked up
         self.prefix_hits = 0  # of these, found
         self.context = 0  # KV tokens of the decoding jobs before the step that runs now
@@ -33,6 +35,9 @@ class Batch:
         self._budget = profile.max_batched_tokens
         self._max_seqs = profile.max_num_seqs
         self._reserve_prompt = profile.reserve_prompt
+        self._fitted_tokens = profile.fitted_max_tokens or MANY
+        self._fitted_context = profile.fitted_max_context or MANY
+        self._beyond_tokens = False
         self._residues = [0] * profile.block_size  # decoding jobs that need a block at steps ≡ index
         self._unserved: set[int] = set()  # jobs that have no block yet for the step to come
 
@@ -184,6 +189,7 @@ class Batch:
             tokens += job.chunk
             work += job.chunk * (job.computed + job.chunk / 2)
             history += job.chunk * job.computed
+        self._beyond_tokens = tokens + len(self.decoding) > self._fitted_tokens
         return tokens, work, history / tokens
 
     # Coming and going.
@@ -243,6 +249,19 @@ class Batch:
         """`num` steps have ended."""
         self.num_steps += num
         self.context += len(self.decoding) * num
+        if self._beyond_tokens or self.context > self._fitted_context:
+            self._count_beyond(num)
+
+    def _count_beyond(self, num: int) -> None:
+        """How many of the `num` steps that have just ended lie outside the range of the fit."""
+        if self._beyond_tokens:  # a step with prompts, so the only one
+            self._beyond_tokens = False
+            self.num_beyond_fit += 1
+            return
+        num_seqs = len(self.decoding)
+        over = self.context - num_seqs - self._fitted_context  # of the last of them
+        if over > 0:
+            self.num_beyond_fit += min(num, (over - 1) // num_seqs + 1)
 
     def has_blocks(self, first: int, num: int) -> bool:
         """Whether there are blocks enough for the starts of steps `first` to `first + num - 1`."""

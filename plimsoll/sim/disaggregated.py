@@ -136,6 +136,7 @@ class DisaggregatedReplica(Engine):
             sum(one.num_preemptions for one in (*before, *after)),
             sum(one.prefix_queries for one in before),
             sum(one.prefix_hits for one in before),
+            sum(one.num_beyond_fit for one in (*before, *after)),
         )
 
     def report(self, at: float) -> ReplicaReport:

@@ -16,6 +16,7 @@ class Counts(NamedTuple):
     num_preemptions: int
     prefix_queries: int  # prompt tokens looked up in the prefix cache
     prefix_hits: int  # of these, found
+    num_beyond_fit: int  # steps outside the range that the profile was fitted on
 
 
 class Engine:

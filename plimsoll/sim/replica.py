@@ -117,7 +117,8 @@ class Replica(Engine):
     def counts(self) -> Counts:
         """What it has done so far."""
         batch = self.batch
-        return Counts(batch.num_steps, batch.num_preemptions, batch.prefix_queries, batch.prefix_hits)
+        preemptions, beyond = batch.num_preemptions, batch.num_beyond_fit
+        return Counts(batch.num_steps, preemptions, batch.prefix_queries, batch.prefix_hits, beyond)
 
     def report(self, at: float) -> ReplicaReport:
         """What it would say of itself: the state after the last step that ended by `at`. Call `advance(at)` before."""

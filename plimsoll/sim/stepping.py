@@ -8,7 +8,7 @@ goes to the rank with the least 4 · waiting + running, as in vLLM 0.19, and who
 from math import inf
 
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.engine.steptime import StepTime
+from plimsoll.engine.steptime import MANY, StepTime
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.sim.engine import Counts, Engine
 from plimsoll.sim.fitting import check
@@ -35,6 +35,9 @@ class SteppingReplica(Engine):
         self.profile = profile
         self.name = name
         self._num_steps = 0
+        self._num_beyond_fit = 0
+        self._fitted_tokens = profile.fitted_max_tokens or MANY
+        self._fitted_context = profile.fitted_max_context or MANY
         self._thresholds = thresholds or []
         num_ranks = profile.data_parallel.ranks if profile.data_parallel else 1
         self.ranks = [StepBatch(profile) for _ in range(num_ranks)]
@@ -43,6 +46,7 @@ class SteppingReplica(Engine):
         self._jobs: dict[int, Job] = {}
         self._outputs: list[Output] = []
         self._busy = False
+        self._beyond = False  # whether the step that runs now lies outside the range of the fit
         self._origin = 0.0
         self._start = 0.0
         self._gap = 0.0
@@ -99,9 +103,14 @@ class SteppingReplica(Engine):
 
     def counts(self) -> Counts:
         """What it has done so far."""
-        queries = sum([batch.prefix_queries for batch in self.ranks])
-        hits = sum([batch.prefix_hits for batch in self.ranks])
-        return Counts(self._num_steps, sum([batch.num_preemptions for batch in self.ranks]), queries, hits)
+        ranks = self.ranks
+        return Counts(
+            self._num_steps,
+            sum([batch.num_preemptions for batch in ranks]),
+            sum([batch.prefix_queries for batch in ranks]),
+            sum([batch.prefix_hits for batch in ranks]),
+            self._num_beyond_fit,
+        )
 
     def resident(self, job: Job) -> int:
         """How many of a job's prefix hashes would be found in HBM now, by the rank that has the most."""
@@ -130,7 +139,7 @@ class SteppingReplica(Engine):
 
     def _schedule(self, now: float) -> None:
         """Start the step after a boundary at `now`, s after the origin."""
-        self._start, self._gap, self._busy = now, 0.0, False
+        self._start, self._gap, self._busy, self._beyond = now, 0.0, False, False
         for batch in self.ranks:
             if not (batch.running or batch.queue.num_waiting):
                 batch.members = []
@@ -156,6 +165,8 @@ class SteppingReplica(Engine):
                 tokens += job.chunk
                 work += job.chunk * (job.computed + job.chunk / 2)
                 history += job.chunk * job.computed
+        if context > self._fitted_context or tokens + num_seqs + guesses > self._fitted_tokens:
+            self._beyond = True
         extra = batch.drafting.time(longest, guesses) if batch.drafting is not None and guesses else 0.0
         if batch.looked and self._rounds is not None:
             extra += self._rounds.schedule_time
@@ -167,6 +178,7 @@ class SteppingReplica(Engine):
     def _end_step(self) -> None:
         now = self._start + self._gap
         self._num_steps += 1
+        self._num_beyond_fit += self._beyond
         for batch in self.ranks:
             for job in batch.members:
                 if job.state == DECODE:

@@ -35,6 +35,7 @@ class ReplicaSummary(Struct, frozen=True):
     kv_usage: float | None = None
     running: float | None = None  # sequences
     waiting: float | None = None
+    beyond_fit: int = 0  # steps outside the range that its profile was fitted on
 
 
 class PoolSummary(Struct, frozen=True):
@@ -107,10 +108,22 @@ def summarise(
 
 def _notes(runs: Sequence[Run]) -> tuple[str, ...]:
     """How the intervals come about, and what the runs have to say."""
-    told = tuple(dict.fromkeys(note for run in runs for note in run.notes))
+    told = tuple(dict.fromkeys(note for run in runs for note in run.notes)) + beyond_notes(
+        [replica for run in runs for replica in run.replicas]
+    )
     if len(runs) > 1:
         return (f"Intervals are of the mean over {len(runs)} seeds (Student's t, 95 %).", *told)
     return (*runs[0].report.notes, *told) if runs else ()
+
+
+def beyond_notes(replicas: Sequence[ReplicaSummary]) -> tuple[str, ...]:
+    """Where step times were extrapolated."""
+    beyond, steps = sum(one.beyond_fit for one in replicas), sum(one.num_steps for one in replicas)
+    if not beyond:
+        return ()
+    where = ", ".join(sorted({one.pool or one.name for one in replicas if one.beyond_fit}))
+    share = f"{beyond:,} of {steps:,} steps"
+    return (f"{share} ({where}) had more tokens or context than their profile was fitted on: their times are a guess.",)
 
 
 def _groups(report: Report) -> list[GroupFigures]:

@@ -191,6 +191,8 @@ def agree(profile: EngineProfile, requests: list[Request], polls: list[float], e
     assert run.engine.report(1e12).kv_usage == pytest.approx(0.0)
     assert run.engine.counts().num_steps == len(ends)
     assert run.engine.num_jobs == 0
+    if not any(r.cancelled for r in requests):
+        assert run.engine.counts().num_beyond_fit == reference.num_beyond
     tell(profile, requests, gate)
 
 

@@ -38,6 +38,8 @@ profiles = st.builds(
     prefix_caching=st.booleans(),
     priority_scheduling=st.sampled_from([False, False, True]),
     reserve_prompt=st.booleans(),
+    fitted_max_tokens=st.sampled_from([0, 20, 100]),
+    fitted_max_context=st.sampled_from([0, 30, 300]),
 )
 
 
@@ -45,7 +47,7 @@ profiles = st.builds(
 def histories(draw: st.DrawFn, profile: EngineProfile, num: int) -> list[Request]:
     """Requests that the engine can hold, some with shared prefixes, some cancelled."""
     size, capacity = profile.block_size, profile.block_size * profile.num_blocks
-    requests, at = [], 0.0
+    requests, at, patient = [], 0.0, draw(st.booleans())
     for number in range(1, num + 1):
         at += draw(st.sampled_from([0.0, 0.01, 0.3, 20.0])) * draw(st.floats(0.1, 1.9))
         prompt = draw(st.integers(1, max(1, capacity // 3)))
@@ -53,7 +55,7 @@ def histories(draw: st.DrawFn, profile: EngineProfile, num: int) -> list[Request
         family = draw(st.integers(0, 2))
         shared = draw(st.integers(0, prompt // size))
         hashes = tuple(family * 1000 + i if i < shared else number * 10_000 + i for i in range(prompt // size))
-        cancel = draw(st.sampled_from([None, None, None, 0.001, 0.05, 2.0]))
+        cancel = None if patient else draw(st.sampled_from([None, None, None, 0.001, 0.05, 2.0]))
         requests.append(
             Request(
                 id=number,
@@ -140,6 +142,8 @@ def agree(profile: EngineProfile, requests: list[Request], polls: list[float], e
         assert run.outgrown.get(request.id, []) == pytest.approx(passed, abs=MICROSECOND)
     assert run.replica.batch.kv.num_free == profile.num_blocks
     assert run.replica.batch.num_steps == len(ends)
+    if not any(r.cancelled for r in requests):  # a cancel takes its context out of the step that runs
+        assert run.replica.counts().num_beyond_fit == reference.num_beyond
     event(f"preempted {min(3, run.replica.batch.num_preemptions)}")
     event(f"hits {run.replica.batch.prefix_hits > 0}")
     event(f"cancelled {any(r.cancelled for r in requests)}")

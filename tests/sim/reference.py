@@ -100,6 +100,8 @@ class ReferenceReplica:
         self.members: list[Request] | None = None  # of the step that runs; None: idle
         self.now = self.took = Fraction(0)
         self.ends: list[Fraction] = []  # of all steps
+        self.num_beyond = 0
+        self.beyond = False
         self.events: list[tuple[Fraction, int, str, Request]] = []  # in order of time, then of making
         self.num_made = self.num_entered = 0
         self.told: list[tuple[str, Request]] = []  # by the step that has just ended
@@ -127,6 +129,7 @@ class ReferenceReplica:
                 self.happen()
             self.now = end
             self.ends.append(end)
+            self.num_beyond += self.beyond
             self.deliver(self.members)
             self.members = None
             if self.running or self.waiting:
@@ -301,6 +304,8 @@ class ReferenceReplica:
         prompts = [r for r in members if not r.decoding]
         context = sum(r.computed for r in decoding)
         guesses = sum(r.guesses for r in decoding)
+        tokens, fitted = sum(r.chunk for r in members), self.profile
+        self.beyond = 0 < fitted.fitted_max_tokens < tokens or 0 < fitted.fitted_max_context < context
         extra = 0.0
         if self.drafting is not None and guesses:
             extra += self.drafting.time(max(r.guesses for r in decoding), guesses)
