@@ -61,7 +61,7 @@ class Endings:
 
     def shed(self, pool: Pool, request: Request, reason: Reason, at: float) -> None:
         """Taken from the queue by us."""
-        after = request.tier_queue.retry_after_waiting(at) if reason is Reason.OVERLOAD else 0.0
+        after = request.tier_queue.retry_after_waiting(at, request.likeness) if reason is Reason.OVERLOAD else 0.0
         self.outbox.decisions.append(Shed(request.id, reason, after))
         self._leave_queue(pool, request, TAKE_OUT, Ending(at, Outcome.SHED, reason, Phase.QUEUE))
 
@@ -73,7 +73,7 @@ class Endings:
         end = Ending(at, Outcome.EXPIRED, reason, Phase.QUEUE)
         if late:
             end.infeasible_deadline = self._is_infeasible(pool, request)
-        after = request.tier_queue.retry_after_waiting(at)
+        after = request.tier_queue.retry_after_waiting(at, request.likeness)
         self.outbox.decisions.append(Expire(request.id, reason, after))
         self._leave_queue(pool, request, EXPIRE, end)
 

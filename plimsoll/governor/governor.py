@@ -125,7 +125,7 @@ class Governor:
         if self._dispatcher.try_at_once(pool, request, at):
             return
         request.sheddable = is_sheddable(pool, request)
-        full = queue_is_full(account, request.tier_queue, at)
+        full = queue_is_full(account, request, at)
         if full is not None and not request.sheddable and self._upkeep.make_place(request, full, at):
             full = None
         if full is not None:

@@ -1,12 +1,13 @@
 """Retry instants that are kept: handed out one behind the other, and what frees up is held for those who come back.
 
-A refused client is told a whole number of seconds (the header has no finer unit). While promises are out, whoever
-comes at a promised instant or shortly after it is taken for the one who was promised it. Whoever comes at another
-instant is let in only if what frees up meanwhile still serves the promises to come. A promise that nobody redeems
-within GRACE is forgotten, so that clients who do not obey waste little.
+A refused client is told a whole number of seconds (the header has no finer unit) and known again by its request, which
+a client repeats as it was: whoever comes at a promised instant or shortly after it with a request like the one that was
+refused redeems that promise. Anybody else is a newcomer, and let in only if what is there and what frees up meanwhile
+still serve the promises that are due and those to come. A promise that nobody redeems within GRACE is forgotten, so
+that clients who do not obey waste little.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
 from math import ceil, sqrt
 from typing import Final
 
@@ -31,8 +32,9 @@ class PromiseLine:
         self._margin = margin
         self._last_at = 0.0
         self._instants: list[float] = []  # sorted
+        self._whose: list[int] = []  # likeness of the request that each was given for
 
-    def promise(self, at: float, wait: float, gap: float) -> float:
+    def promise(self, at: float, wait: float, gap: float, likeness: int = 0) -> float:
         """Whole seconds from `at`: after `wait`, a `gap` behind the promise before, and a margin against chance."""
         slot_at = max(at + wait, self._last_at + self._slack * gap)
         if slot_at > at + HORIZON:
@@ -41,27 +43,37 @@ class PromiseLine:
         num_gaps = (slot_at - at) / gap if gap > 0.0 else 0.0
         seconds = float(max(1, ceil(slot_at - at + gap * self._margin * sqrt(max(num_gaps, 0.0)))))
         if self.num < MOST:
-            insort(self._instants, at + seconds)
+            place = bisect_right(self._instants, at + seconds)
+            self._instants.insert(place, at + seconds)
+            self._whose.insert(place, likeness)
             self.num += 1
         return seconds
 
-    def allows(self, at: float, available: float, needed: float, gap: float) -> bool:
+    def allows(self, at: float, available: float, needed: float, gap: float, likeness: int = 0) -> bool:
         """Whether one who comes now may have `needed` of the `available`; as much frees up every `gap` s."""
         if available < needed:
             return False
         if self.num == 0:
             return True
         self._forget(at)
-        if self.num and self._instants[0] <= at + EARLY:
-            del self._instants[0]
-            self.num -= 1
-            return True
-        return self._still_serves(at, available / needed - 1.0, gap)
+        return self._redeems(at, likeness) or self._still_serves(at, available / needed - 1.0, gap)
+
+    def _redeems(self, at: float, likeness: int = 0) -> bool:
+        """Whether it was promised this: then that promise is kept."""
+        for place in range(self.num):
+            if self._instants[place] > at + EARLY:
+                return False
+            if self._whose[place] == likeness:
+                del self._instants[place]
+                del self._whose[place]
+                self.num -= 1
+                return True
+        return False
 
     def _still_serves(self, at: float, left: float, gap: float) -> bool:
         """Whether `left` places and what frees up until then serve the promises to come."""
         for position in range(min(self.num, LOOKED_AT)):
-            openings = (self._instants[position] - at) / gap if gap > 0.0 else 0.0
+            openings = max(0.0, (self._instants[position] - at) / gap) if gap > 0.0 else 0.0
             certain = openings - self._margin * sqrt(max(openings, 0.0))
             if left + max(certain, 0.0) < position + 1:
                 return False
@@ -72,4 +84,5 @@ class PromiseLine:
         if self.num and self._instants[0] < at - GRACE:
             gone = bisect_left(self._instants, at - GRACE)
             del self._instants[:gone]
+            del self._whose[:gone]
             self.num -= gone

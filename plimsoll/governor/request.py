@@ -99,6 +99,17 @@ class Request:
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …
         self.report_age = 0.0
 
+    @property
+    def likeness(self) -> int:
+        """By which a client that comes back is known again: it repeats its request as it was."""
+        likeness = (
+            (self.prompt_tokens * 1_000_003 + self.max_output_tokens) * 31
+            + self.num_choices * 65_537
+            + self.account.index
+        )
+        hashes = self.prefix_hashes
+        return likeness ^ hashes[-1] if hashes else likeness
+
     def belongs_to(self, account: Account, tier: TierQueue, counts: Counts, lane: int) -> None:
         """Whose it is, what it is promised, where it is counted and in which queue of a pool it would wait."""
         self.account = account

@@ -6,7 +6,7 @@ an instant with probability 1 − e^(−time ÷ mean), as if nothing were known 
 have ended is then normal enough; a promise is the first whole second by which enough have, ONE_SIDED deviations down.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
 from math import exp, sqrt
 from typing import Final
 
@@ -22,8 +22,9 @@ class SlotLine:
 
     def __init__(self) -> None:
         self._instants: list[float] = []  # sorted
+        self._whose: list[int] = []  # likeness of the request that each was given for
 
-    def promise(self, at: float, num_open: int, limit: int, mean: float) -> float:
+    def promise(self, at: float, num_open: int, limit: int, mean: float, likeness: int = 0) -> float:
         """Whole seconds from `at`; `mean` is how long requests stay open, in s."""
         if len(self._instants) >= ALL_LOOKED_AT:
             seconds = int(max(1.0, self._instants[-1] - at) + 1.5 * mean / max(1, limit)) + 1
@@ -32,25 +33,39 @@ class SlotLine:
         if seconds > HORIZON:
             return max(HORIZON, float(int(mean) + 1))
         if len(self._instants) < MOST:
-            insort(self._instants, at + seconds)
+            place = bisect_right(self._instants, at + seconds)
+            self._instants.insert(place, at + seconds)
+            self._whose.insert(place, likeness)
         return float(seconds)
 
-    def allows(self, at: float, num_open: int, limit: int, mean: float) -> bool:
+    def allows(self, at: float, num_open: int, limit: int, mean: float, likeness: int = 0) -> bool:
         """Whether one who comes now may have a slot."""
         instants = self._instants
         if not instants:
             return num_open < limit
         if instants[0] < at - GRACE:
-            del instants[: bisect_left(instants, at - GRACE)]
-        if instants and instants[0] <= at + EARLY:
-            del instants[0]  # he is taken for the one who was promised it; if there is none, he is promised another
-            return num_open < limit
+            gone = bisect_left(instants, at - GRACE)
+            del instants[:gone]
+            del self._whose[:gone]
+        if self._redeems(at, likeness):
+            return num_open < limit  # if there is none, he is promised another
         if num_open >= limit:
             return False
         for position in range(min(len(instants), LOOKED_AT)):
             if not self._is_likely(instants[position], at, num_open + 1, limit, mean, position):
                 return False
         return True
+
+    def _redeems(self, at: float, likeness: int = 0) -> bool:
+        """Whether it was promised a slot by now: then that promise is kept."""
+        for place, instant in enumerate(self._instants):
+            if instant > at + EARLY:
+                return False
+            if self._whose[place] == likeness:
+                del self._instants[place]
+                del self._whose[place]
+                return True
+        return False
 
     def _first_second(self, at: float, num_open: int, limit: int, mean: float) -> int:
         """The least whole number of seconds after which a slot is likely free, behind all who were promised one."""
@@ -73,7 +88,7 @@ class SlotLine:
             return True
         if mean <= 0.0:
             return False
-        ended = 1.0 - exp((at - then) / mean)
+        ended = 1.0 - exp(min(0.0, at - then) / mean)  # one that is due already may not have come yet
         expected = num_open * ended
         variance = expected * (1.0 - ended)
         for position in range(num_ahead):

@@ -27,20 +27,20 @@ class Bucket:
         self.refilled_at = at
         self.promises = PromiseLine(0.0, 1.0)
 
-    def has(self, amount: float, at: float) -> bool:
+    def has(self, amount: float, at: float, likeness: int = 0) -> bool:
         """Whether `amount` may be taken now. More than a whole minute's worth may go when the bucket is full."""
         self._refill(at)
         needed = min(amount, self.capacity)
-        return self.promises.allows(at, self.level, needed, needed / self.rate)
+        return self.promises.allows(at, self.level, needed, needed / self.rate, likeness)
 
     def take(self, amount: float) -> None:
         """Take it; a negative amount gives back."""
         self.level = min(self.level - amount, self.capacity)
 
-    def retry_after(self, amount: float, at: float) -> float:
+    def retry_after(self, amount: float, at: float, likeness: int = 0) -> float:
         """Seconds until `amount` will be there for one who was refused now, behind those refused before."""
         needed = min(amount, self.capacity)
-        return self.promises.promise(at, (needed - self.level) / self.rate, needed / self.rate)
+        return self.promises.promise(at, (needed - self.level) / self.rate, needed / self.rate, likeness)
 
     def resize(self, per_minute: int, at: float) -> None:
         """A new policy: the share that was left stays."""

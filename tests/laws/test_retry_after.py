@@ -37,6 +37,9 @@ class Clients:
         slots: int = 1000,
         queue_limit: int = 1000,
         stages: int = 2,
+        spread: float | None = None,
+        think: float = 0.5,
+        alike: bool = False,
         seed: int = 0,
     ) -> None:
         tier = Tier("gold", 0, Fraction(0), queue_limit=queue_limit, objectives=objectives())
@@ -44,7 +47,10 @@ class Clients:
         tenant = Tenant("ada", "gold", limits=limits)
         self.governor = Governor(policy_of(tiers=(tier,), tenants=(tenant,), pools=(pool,)))
         self.dice = Random(seed)
-        self.stages = stages  # of a duration of 2 s in all, each exponential; two vary as real ones do
+        self.stages = stages  # of a duration of 2 s in all, each exponential; two vary as real ones do …
+        self.spread = spread  # … or, where set, durations of 0.3 s that differ by so much: capped outputs
+        self.think = think  # mean s between an answer and the next request
+        self.alike = alike  # all send the very same request: nobody can be told from another
         self.agenda: list[tuple[float, int, str, int]] = []
         self.num_planned = 0
         self.num_asked = 0
@@ -76,7 +82,7 @@ class Clients:
     def ask(self, at: float, client: int) -> None:
         self.num_asked += 1
         self.client_of[self.num_asked] = client
-        refused = [d for d in self.tell(RequestArrived(at, self.num_asked, "ada", "m", 200)) if isinstance(d, Reject)]
+        refused = [d for d in self.tell(self.request(at, client)) if isinstance(d, Reject)]
         if client in self.told:
             self.returns.append(not refused)
         if refused:
@@ -91,17 +97,29 @@ class Clients:
             since, seconds = self.told.pop(client)
             self.ratios.append(seconds / (at - since))
 
+    def request(self, at: float, client: int) -> RequestArrived:
+        """A client repeats what it asked; prompts differ in how they begin."""
+        beginning = () if self.alike else (1 + client,)
+        return RequestArrived(
+            at, self.num_asked, "ada", "m", 200, prefix_hashes=beginning, prefix_block_tokens=16 * len(beginning)
+        )
+
+    def lasts(self) -> float:
+        if self.spread is not None:
+            return 0.3 * (1.0 + self.spread * (2.0 * self.dice.random() - 1.0))
+        return sum(self.dice.expovariate(self.stages / 2.0) for _ in range(self.stages))
+
     def tell(self, event: Event) -> list[Decision]:
         decisions = self.governor.handle(event)
         for decision in decisions:
             if isinstance(decision, Dispatch):
-                lasts = sum(self.dice.expovariate(self.stages / 2.0) for _ in range(self.stages))
-                self.plan(event.at + lasts, "done", decision.request_id)
+                self.plan(event.at + self.lasts(), "done", decision.request_id)
             elif isinstance(decision, WakeAt):
                 self.plan(decision.at, "timer")
             elif isinstance(decision, Settle) and decision.record.outcome is not Outcome.REJECTED:
                 client = self.client_of[decision.record.request_id]
-                self.plan(event.at + self.dice.expovariate(2.0), "ask", client)
+                pause = self.dice.expovariate(1.0 / self.think) if self.think else 0.002
+                self.plan(event.at + pause, "ask", client)
         return decisions
 
 
@@ -130,6 +148,25 @@ def test_few_slots_and_durations_of_every_length(concurrency: int, num: int) -> 
     clients = Clients(Limits(concurrency=concurrency), num, stages=1, seed=1)
     clients.run(900.0)
     assert len(clients.returns) > 200
+    assert sum(clients.returns) / len(clients.returns) >= 0.9
+    assert median(clients.ratios) <= 2.0
+
+
+@pytest.mark.parametrize(("num", "slots", "queue_limit"), [(10, 2, 3), (40, 4, 10), (20, 4, 4)])
+@pytest.mark.parametrize("think", [0.0, 0.5])
+def test_durations_alike_and_no_pause(num: int, slots: int, queue_limit: int, think: float) -> None:
+    """Ends, refusals and promised instants lock in step, and newcomers ask at the very instant of an end."""
+    clients = Clients(Limits(), num, slots=slots, queue_limit=queue_limit, spread=0.05, think=think)
+    clients.run(300.0)
+    assert clients.reasons == {Reason.QUEUE_FULL}
+    assert len(clients.returns) > 100
+    assert sum(clients.returns) / len(clients.returns) >= 0.9
+    assert median(clients.ratios) <= 2.0
+
+
+def test_clients_that_cannot_be_told_apart_are_still_served_in_turn() -> None:
+    clients = Clients(Limits(), 40, slots=4, queue_limit=10, alike=True)
+    clients.run(600.0)
     assert sum(clients.returns) / len(clients.returns) >= 0.9
     assert median(clients.ratios) <= 2.0
 
