@@ -20,9 +20,9 @@ MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
     "admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
-    "governor keeping lifecycle limits lines months placing pool preferring prefill prefixes promises queueing "
-    "register replicas request routing saturation settlement shedding slotline tenants tiers timers turns "
-    "upkeep"
+    "governor keeping lifecycle limits lines months outliers placing pool predicting preferring prefill "
+    "prefixes promises queueing register replicas request routing saturation settlement shedding slotline "
+    "tenants tiers timers turns upkeep"
 )
 SIM = (
     "agenda asking batch disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate job kvcache "

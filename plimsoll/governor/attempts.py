@@ -7,7 +7,10 @@ from plimsoll.governor.dispatching import Dispatcher
 from plimsoll.governor.endings import Endings
 from plimsoll.governor.events import AttemptFailed, ReservationOutgrown
 from plimsoll.governor.lifecycle import DISPATCHED, OUTGROW, STATES
+from plimsoll.governor.outliers import ended
+from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
+from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.settlement import Ending
 from plimsoll.governor.timers import Timers
@@ -49,6 +52,8 @@ class Attempts:
         elif reason is Reason.ENGINE_BUSY:
             replica.busy(at, event.retry_after)
             self._timers.watch_backoff(replica.backoff_until)
+        if replica.predictor is not None and reason is not Reason.ENGINE_BUSY:
+            self._watch(pool, replica, at, error=True)
         self._endings.attempt_over(pool, replica, request)
         retries = self._register.policy.scheduling.retries
         if reason in RETRIED and request.attempts <= retries and pool.reachable(request.tried):
@@ -58,6 +63,17 @@ class Attempts:
             phase = Phase.CONNECT if reason is Reason.CONNECT_FAILED else Phase.PREFILL
             self._endings.fail(pool, request, Ending(at, Outcome.FAILED, reason, phase), wait)
         self._dispatcher.fill(pool, replica, at)
+
+    def ended(self, pool: Pool, replica: Replica, request: Request, end: Ending) -> None:
+        """Where routing goes by prediction: hold it against what came, and take the replica out if it is an outlier."""
+        if replica.predictor is not None and end.outcome is Outcome.COMPLETED and request.num_choices == 1:
+            replica.predictor.tokens(request.predicted_itl, end.tpot())
+        if end.outcome in {Outcome.COMPLETED, Outcome.FAILED}:
+            self._watch(pool, replica, end.at, error=end.outcome is Outcome.FAILED)
+
+    def _watch(self, pool: Pool, replica: Replica, at: float, *, error: bool) -> None:
+        if ended(pool, replica, at, error=error):
+            self._timers.watch_backoff(replica.backoff_until)
 
     def outgrown(self, request: Request, event: ReservationOutgrown) -> None:
         """Book twice what was reserved (or came), so that the next doubling is covered; the client's bound holds."""

@@ -199,6 +199,12 @@ class Dispatcher:
         request.pool_index, request.replica_index = pool.index, replica.index
         request.replica_name = replica.name
         request.dispatched_at = at
+        if replica.predictor is not None:
+            running, context = replica.num_in_flight, replica.context
+            request.predicted_ttft = replica.predictor.ttft(request.prompt_ahead, running, context)
+            request.predicted_itl = replica.predictor.itl(
+                running + request.num_choices, context + request.prompt_tokens
+            )
         request.report = replica.report
         request.report_age = at - replica.reported_at
         replica.book(request, replica.units_for(request))

@@ -187,6 +187,8 @@ class Governor:
         pool = self._pool(request)
         replica = pool.replicas[request.replica_index]
         replica.prompt_done(request)
+        if replica.predictor is not None:
+            replica.predictor.first_token(request.predicted_ttft, event.at - request.dispatched_at)
         if request.sequence & SAMPLED == 0:
             pool.prompt_pace.streamed(event.at - request.dispatched_at, request.prompt_ahead)
         if replica.paced:
@@ -201,6 +203,8 @@ class Governor:
         pool = self._register.pools[request.pool_index]
         replica = pool.replicas[request.replica_index]
         self._endings.finish(pool, replica, request, end)
+        if replica.predictor is not None:
+            self._attempts.ended(pool, replica, request, end)
         if pool.num_waiting:
             self._dispatcher.fill(pool, replica, end.at)
 

@@ -7,6 +7,7 @@ from plimsoll.governor.baseline import Baseline
 from plimsoll.governor.classes import Classes
 from plimsoll.governor.degradation import BATCH_OF_ONE, Ladder
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.governor.predicting import Common, Predictor
 from plimsoll.governor.prefill import PromptPace
 from plimsoll.governor.prefixes import PrefixIndex
 from plimsoll.governor.queueing import Lane
@@ -37,6 +38,7 @@ class Pool:
         self.prefixes = PrefixIndex(PREFIX_HASHES)
         self.baseline = Baseline(None)
         self.prompt_pace = PromptPace()
+        self.common = Common()
         self.classes: Classes | None = None
         self.num_waiting = 0
         self.pressed_since = 0.0  # from when on somebody has been waiting
@@ -91,6 +93,7 @@ class Pool:
         self._place_replicas(policy.replicas)
         for replica in self.replicas:
             self.resize(replica)
+            self._predict_for(replica)
         self._size_prefixes()
         self._bound_prompts()
 
@@ -100,6 +103,12 @@ class Pool:
         self._allowed = 0.0 if any(spent) else self._oversubscription
         for replica in self.replicas:
             replica.oversubscribe(self._allowed)
+
+    def _predict_for(self, replica: Replica) -> None:
+        if self.routing != "predicted" or self.steps is None or self.profile is None:
+            replica.predictor = None
+        elif replica.predictor is None:
+            replica.predictor = Predictor(self.profile, self.steps, self.common)
 
     def level_changed(self) -> None:
         """The ladder was climbed or left by a level: replicas take one request at a time, or as many as before."""

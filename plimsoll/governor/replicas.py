@@ -10,6 +10,7 @@ from typing import Final
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.floors import Floors
+from plimsoll.governor.predicting import Predictor
 from plimsoll.governor.request import Request
 
 UNLIMITED: Final = 1 << 40
@@ -37,6 +38,11 @@ class Replica:
         self.leaving = False  # the policy no longer names it: finishes what it runs
         self.backoff_until = 0.0
         self.num_busy = 0  # busy answers in a row
+        self.started_at = 0.0  # it became healthy
+        self.num_ended = 0  # since then or since it was taken out …
+        self.error_ratio = 0.0  # … and a running mean of failures among them
+        self.num_ejected = 0  # times it was taken out as an outlier
+        self.predictor: Predictor | None = None  # where routing goes by prediction
         # capacity
         self.in_blocks = False
         self.block_size = 0  # tokens; 0: not known
@@ -69,6 +75,8 @@ class Replica:
 
     def reported(self, report: ReplicaReport) -> None:
         """Its own word: the one thing that makes a replica healthy again."""
+        if report.healthy and not self.healthy:
+            self.started_at = report.reported_at
         self.report = report
         self.reported_at = report.reported_at
         self.healthy = report.healthy

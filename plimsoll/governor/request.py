@@ -93,6 +93,8 @@ class Request:
         self.prompt_ahead = 0  # … and those of all before it and itself at dispatch
         self.holders: Holders | None = None  # who holds its prefix, while it is being routed
         self.cached_estimate = 0  # prompt tokens that the replica should hold already
+        self.predicted_ttft = 0.0  # s after dispatch; 0: not predicted
+        self.predicted_itl = 0.0
         self.charged = 0.0  # on the tenant's virtual counter
         self.dispatched_at = 0.0
         self.first_token_at = 0.0

@@ -2,7 +2,8 @@
 
 `load`: the least predicted cost in seconds of engine time — the prompt work before its first token, what a prefix
 held there would save, and its output at the step time of the batch it would join. Without an engine profile the same
-in token equivalents. Ties go to the lower index, so that equal histories route equally.
+in token equivalents. `predicted` corrects that by what each replica has shown (`predicting`). Ties go to the lower
+index, so that equal histories route equally.
 """
 
 from typing import Final
@@ -14,13 +15,16 @@ from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 
 DECODE_WEIGHT: Final = 3.0  # prompt tokens whose work equals one sequence's share of a decode step, without a profile
+STALE: Final = 5.0  # s since a report, beyond which it is chosen among two only
+WARM_UP: Final = 30.0  # s after it came up …
+COLD: Final = 2.0  # … in which its cost is up to so much higher
 HOTSPOT_RATIO: Final = 1.5  # a replica this much busier than the mean …
 HOTSPOT_SLACK: Final = 4  # … by at least so many requests draws nobody by its cache
 
 
 def choose(pool: Pool, request: Request, at: float) -> tuple[Replica | None, int]:
     """The best replica that has room now and by which right (`admission`); None and NO where none has."""
-    if pool.routing == "load":
+    if pool.routing in {"load", "predicted"}:
         return _by_load(pool, request, at)
     if pool.routing == "round_robin":
         return _by_turn(pool, request, at)
@@ -44,7 +48,10 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         if holders.num:
             first_holders = holders.masks[0]
     crowd = HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
-    for replica in pool.replicas:
+    looked_at = pool.replicas
+    if pool.routing == "predicted":
+        looked_at = _two_if_stale(pool, request, at)
+    for replica in looked_at:
         if not open_to(replica, request, at):
             continue
         right = fits(replica, request, pool.lending, at)
@@ -53,16 +60,40 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         cached = 0
         if holders is not None and replica.bit & first_holders and replica.num_in_flight <= crowd:
             cached = holders.held(replica.bit) * request.prefix_block_tokens
-        cost = _cost(pool, replica, request, cached)
+        cost = _cost(pool, replica, request, cached, at)
         if best is None or cost < best_cost:
             best, best_right, best_cost = replica, right, cost
     return best, best_right
 
 
-def _cost(pool: Pool, replica: Replica, request: Request, cached: int) -> float:
+def _two_if_stale(pool: Pool, request: Request, at: float) -> list[Replica]:
+    """Where reports are old the best by them is the best for everybody who routes: two by lot, then the better one
+    (https://doi.org/10.1109/71.963420). The lot is the request's number, so that equal histories route equally."""
+    up = [replica for replica in pool.replicas if open_to(replica, request, at)]
+    if len(up) < 3 or max([at - replica.reported_at for replica in up]) <= STALE:
+        return up
+    lot = request.sequence * 2654435761 % 4294967296  # Knuth's multiplicative hash: its high bits are well mixed
+    first = (lot >> 20) % len(up)
+    second = (lot >> 8 & 4095) % (len(up) - 1)
+    return [up[first], up[second if second < first else second + 1]]
+
+
+def _slow_start(replica: Replica, at: float) -> float:
+    """What its cost is multiplied by: a replica that has just come up warms up before it takes its full share."""
+    age = at - replica.started_at
+    return 1.0 if age >= WARM_UP else 1.0 + COLD * (1.0 - max(age, 0.0) / WARM_UP)
+
+
+def _cost(pool: Pool, replica: Replica, request: Request, cached: int, at: float) -> float:
     prompt = replica.pending_prompt + max(1, request.prompt_tokens - cached)
     output = request.expected_output * request.num_choices
     sequences = replica.num_in_flight + request.num_choices
+    predictor = replica.predictor
+    if predictor is not None:
+        context = replica.context + request.prompt_tokens
+        ttft = predictor.ttft(prompt, replica.num_in_flight, replica.context)
+        itl = predictor.itl(sequences, context)
+        return (ttft + output * itl) * _slow_start(replica, at)
     if pool.steps is None:
         return prompt + DECODE_WEIGHT * output * sequences
     step = pool.steps.decode(sequences, replica.context + request.prompt_tokens)

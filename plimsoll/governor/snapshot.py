@@ -30,6 +30,10 @@ class ReplicaState(Struct, frozen=True):
     report_age: float | None  # s
     slot_floors: dict[str, int] | None = None  # concurrent requests by tier; None: they are the unit, or not bounded
     slots_used: dict[str, int] | None = None
+    ttft_error_median: float | None = None  # |predicted - actual| / actual; None: not predicted, or too few
+    ttft_error_p90: float | None = None
+    ttft_bias: float | None = None  # mean of predicted / actual - 1
+    ejected: int = 0  # times taken out as an outlier
 
 
 class PoolState(Struct, frozen=True):
@@ -105,6 +109,7 @@ def _pool(register: Register, pool: Pool, at: float) -> PoolState:
 def _replica(replica: Replica, names: list[str], at: float) -> ReplicaState:
     report = replica.report
     slots = replica.slot_room
+    errors = None if replica.predictor is None else replica.predictor.errors()
     return ReplicaState(
         replica.name,
         replica.healthy,
@@ -123,6 +128,10 @@ def _replica(replica: Replica, names: list[str], at: float) -> ReplicaState:
         None if report is None else at - report.reported_at,
         None if slots is None else dict(zip(names, slots.floors, strict=False)),
         None if slots is None else dict(zip(names, slots.used, strict=False)),
+        None if errors is None else errors[0],
+        None if errors is None else errors[1],
+        None if errors is None or replica.predictor is None else replica.predictor.bias,
+        replica.num_ejected,
     )
 
 

@@ -188,6 +188,7 @@ class RoutingRule(StrEnum):
     """How a replica is chosen."""
 
     LOAD = "load"  # predicted work, prefix affinity, hotspot-safe
+    PREDICTED = "predicted"  # predicted TTFT and ITL, corrected by what came; slow start, outliers taken out
     LEAST_REQUESTS = "least_requests"
     ROUND_ROBIN = "round_robin"
 
