@@ -21,6 +21,7 @@ from plimsoll.slo.verdict import Charge, Judgement, Verdict
 from plimsoll.storage.batch import Batch
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.ledger import LedgerDatabase
+from plimsoll.storage.outlooks import Outlooks
 from plimsoll.storage.projections import BATCH_ROWS, relax_collector
 from plimsoll.storage.reader import read_rows
 from tests.storage.rows import NOVEMBER, POLICY, settle
@@ -91,11 +92,54 @@ def user_cpu(name: str) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def show_status() -> None:
+    """1,000 tenants × 3 objectives, 30 days of hours: the service's first minute, further ones, and the status."""
+    from plimsoll.cli.budgetbooks import told_rows
+    from plimsoll.storage.budgeting import BudgetKeeper
+    from plimsoll.storage.datadir import DataDirectory
+
+    now = NOVEMBER + 29 * 86_400
+    tenants = tuple(Tenant(f"tenant-{number}", "gold", committed=100_000) for number in range(1000))
+    policy = replace(POLICY, tenants=tenants)
+    names = [objective.name for objective in policy.tiers[0].objectives]
+    with tempfile.TemporaryDirectory() as directory, LedgerDatabase(Path(directory) / "ledger.sqlite") as books:
+        books.policies[policy.version] = policy
+        owners = [(tenant.name, name) for tenant in tenants for name in names]
+        with books.writing() as connection:
+            fill = connection.exec_driver_sql
+            hours = range(int(NOVEMBER // 3600), int(now // 3600))
+            rows = [("l", *owner, hour, 98, hour % 3) for owner in owners for hour in hours]
+            fill("INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?)", rows)
+            judged = [("l", *owner, "gold", "v1", "2026-11", "", 68_000, 690, 5, 68_690) for owner in owners]
+            fill("INSERT INTO judged VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", judged)
+            fill("INSERT INTO granted VALUES (?, ?, '2026-11', 500, 120)", owners)
+            spent = [(f"{tenant}/{name}/spent:{charge}", 230) for tenant, name in owners for charge in Charge]
+            fill("INSERT INTO balances VALUES (?, '2026-11', ?)", spent)
+        paths = DataDirectory(Path(directory))
+        keeper = BudgetKeeper(paths, books, Outlooks(0.0))
+        for minute in range(3):
+            began = time.process_time(), time.perf_counter()
+            made = keeper.assess(policy, now + 60 * minute)
+            keeper._knowledge.keep(made.rows, made.at)
+            cpu, wall = time.process_time() - began[0], time.perf_counter() - began[1]
+            print(f"minute {minute}: {cpu:.2f} s CPU, {wall:.2f} s wall")
+        relax_collector()  # the command has no such heap
+        for _ in range(3):
+            began = time.process_time(), time.perf_counter()
+            num = len(told_rows(paths))
+            cpu, wall = time.process_time() - began[0], time.perf_counter() - began[1]
+            print(f"status of {num} budgets: {1000 * cpu:.0f} ms CPU, {1000 * wall:.0f} ms wall")
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--status", action="store_true", help="time budget status and the service instead")
     parser.add_argument("--postgres", action="store_true", help="start a PostgreSQL server of its own, too")
     options = parser.parse_args()
+    if options.status:
+        show_status()
+        return
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         journal = write(home / "data")

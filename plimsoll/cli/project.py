@@ -43,10 +43,10 @@ def project(
     if follow_log:
         from plimsoll.cli.alerting import Alerting  # noqa: PLC0415 - as above
 
-        alerting = Alerting(directory, _say)
+        alerting = Alerting(directory / "alerts.json", _say)
+        follower = Follower(lambda: bool(stopping) or parent not in {None, os.getppid()}, _say, listener=alerting)
         try:
-            stopped = lambda: bool(stopping) or parent not in {None, os.getppid()}  # noqa: E731 - read with what follows
-            Follower(stopped, _say, assessed=alerting).run(directory, ledger)
+            follower.run(directory, ledger)
         finally:
             alerting.close()
         return

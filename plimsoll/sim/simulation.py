@@ -13,6 +13,7 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
 from plimsoll.governor.decisions import Decision, Dispatch, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
 from plimsoll.governor.events import (
+    BudgetsReported,
     Event,
     FirstToken,
     ReplicasReported,
@@ -87,6 +88,11 @@ class Simulation:
         while self._next is not None or self._flights:
             if not self._happen(until):
                 return
+
+    def tell(self, event: BudgetsReported) -> None:
+        """Give the governor a report from outside, between two runs; its instant is not before what has happened."""
+        self.now = max(self.now, event.at)
+        self._send(event)
 
     @property
     def ended(self) -> bool:

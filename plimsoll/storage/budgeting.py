@@ -6,22 +6,18 @@ itself: decisions become entries when the gateway has journaled them and the pro
 can be rebuilt from the journal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from msgspec import Struct
-
 from plimsoll.errors import PlimsollError
 from plimsoll.governor import recording
-from plimsoll.governor.events import BudgetsReported, BudgetState, Standing
-from plimsoll.ledger.assessment import Assessor, Known, Row
-from plimsoll.ledger.decided import Decided
-from plimsoll.ledger.monthend import MonthEnds, TenantStanding
+from plimsoll.ledger.accounts import Owner
+from plimsoll.ledger.figures import History
 from plimsoll.ledger.promise import Promises
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
-from plimsoll.slo.budget import BudgetHealth
+from plimsoll.storage.budgetminute import Minute, assess
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.knowing import Knowledge
@@ -29,40 +25,8 @@ from plimsoll.storage.ledger import LedgerDatabase
 from plimsoll.storage.outlooks import Outlooks
 
 EVERY: Final = 60.0
-_ACTED_ON: Final = frozenset({BudgetHealth.DEGRADED, BudgetHealth.EXHAUSTED})
-
-
-class Minute(Struct, frozen=True):
-    """What one assessment came to."""
-
-    at: float
-    rows: tuple[Row, ...]
-    standings: tuple[TenantStanding, ...]
-    decisions: tuple[Decided, ...]
-
-    @property
-    def report(self) -> BudgetsReported:
-        """What the governor is told. Budgets without traffic are left out: nothing follows from them."""
-        return BudgetsReported(
-            self.at,
-            tuple([_state(row) for row in self.rows if row.num_judged]),
-            tuple([Standing(s.tenant, s.from_at, s.until_at, s.headroom, s.demoted) for s in self.standings]),
-        )
-
-
-def _state(row: Row) -> BudgetState:
-    return BudgetState(
-        row.tenant,
-        row.objective,
-        row.spent_ratio,
-        exhausted=row.acted and row.health is BudgetHealth.EXHAUSTED,
-        health=row.health,
-        degrade=row.acted and row.health in _ACTED_ON,
-    )
-
-
-Assessed = Callable[[Minute, Policy], None]
-"""Who else wants to know, as alerts do."""
+Listener = Callable[[Policy, Minute, Mapping[Owner, History]], None]
+"""Told of each minute: by which policy, what it came to, recent traffic."""
 
 
 class BudgetKeeper:
@@ -76,10 +40,12 @@ class BudgetKeeper:
         self._policy_seen = (0, 0)
         self._promises: Promises | None = None
         self._last_at = float("-inf")
+        self.histories: Mapping[Owner, History] = {}
+        """Recent traffic as of the last minute."""
 
     @property
     def policy(self) -> Policy | None:
-        """By which was assessed last."""
+        """By which the last minute was assessed."""
         return None if self._promises is None else self._promises.policy
 
     @property
@@ -92,7 +58,9 @@ class BudgetKeeper:
         """Everything as of that instant; changes nothing."""
         if self._promises is None or self._promises.policy is not policy:
             self._promises = Promises(policy)
-        return assess(self._promises, self._knowledge.known(self._promises, at), at, self._outlooks)
+        known = self._knowledge.known(self._promises, at)
+        self.histories = known.histories
+        return assess(self._promises, known, at, self._outlooks)
 
     def keep(self, at: float, *, decide: bool) -> Minute | None:
         """Assess, keep the states, hand over report and decisions. None where the clock went back or no policy is.
@@ -113,7 +81,7 @@ class BudgetKeeper:
 
     def _policy(self) -> Policy | None:
         """The gateway's copy; a damaged one leaves the policy before in force."""
-        before = None if self._promises is None else self._promises.policy
+        before = self.policy
         try:
             found = self._paths.policy.stat()
         except FileNotFoundError:
@@ -129,29 +97,6 @@ class BudgetKeeper:
         return policy
 
 
-def assess(promises: Promises, known: Known, at: float, outlooks: Outlooks | None) -> Minute:
-    """One minute, live or simulated. Forecasts are of the states without them, and then change what may be lent."""
-    if outlooks is not None:
-        first = Assessor(promises, known, at).rows_only()
-        known = _with_outlooks(known, outlooks, first, at)
-    assessed = Assessor(promises, known, at).assess()
-    ends = MonthEnds(promises, known, at).settle()
-    return Minute(at, tuple(assessed.rows), tuple(ends.standings), (*assessed.decisions, *ends.decisions))
-
-
-def _with_outlooks(known: Known, outlooks: Outlooks, rows: list[Row], at: float) -> Known:
-    return Known(
-        known.months,
-        known.histories,
-        outlooks.of(rows, known.histories, at),
-        known.before,
-        known.overrides,
-        known.num_pool,
-        known.provisional,
-        known.closed,
-    )
-
-
 class MinuteHand:
     """Calls `keep` once a minute of the wall clock, after the projector has caught up; tells trouble once."""
 
@@ -160,10 +105,10 @@ class MinuteHand:
         keeper: BudgetKeeper,
         clock: Callable[[], float],
         say: Callable[[str], None],
-        assessed: Assessed | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self._keeper = keeper
-        self._assessed = assessed
+        self._listener = listener
         self._clock = clock
         self._say = say
         self._minute = -1
@@ -185,14 +130,15 @@ class MinuteHand:
             self._tell(f"the clock went back: budgets stand still until it shows {there:%Y-%m-%dT%H:%MZ} again")
             return
         try:
-            kept = self._keeper.keep(at, decide=self._may_decide)
+            made = self._keeper.keep(at, decide=self._may_decide)
         except OSError as error:
             self._tell(f"budgets stand still: {error}")
             return
         self._minute = minute
         self._trouble = ""
-        if kept is not None and self._assessed is not None and (policy := self._keeper.policy) is not None:
-            self._assessed(kept, policy)
+        policy = self._keeper.policy
+        if made is not None and policy is not None and self._listener is not None:
+            self._listener(policy, made, self._keeper.histories)
 
     def _tell(self, trouble: str) -> None:
         if trouble != self._trouble:

@@ -11,18 +11,18 @@ from typing import Final
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
-from plimsoll.ledger.accounts import CONCURRENCY, HEADROOM, WORLD, Account, Owner, account_of
+from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.actions import Action, Override
 from plimsoll.ledger.assessment import Known, Row
 from plimsoll.ledger.decided import CloseEvidence, DecisionKind, Undone
 from plimsoll.ledger.entry import Entry, EntryKind
-from plimsoll.ledger.figures import Figures, History, Month
-from plimsoll.ledger.pool import Loan
+from plimsoll.ledger.figures import History, Month
 from plimsoll.ledger.promise import Promises, month_before
 from plimsoll.slo.budget import Judged, period_bounds, period_of
 from plimsoll.storage.batch import JudgedKey
 from plimsoll.storage.grants import target_of
 from plimsoll.storage.ledger import LedgerDatabase
+from plimsoll.storage.monthsums import JudgedSums, MonthSums, months_of
 from plimsoll.storage.tables import balances, decisions, entries, granted, hours, judged, minutes, states
 
 KEPT_HOURS: Final = 70 * 24
@@ -111,50 +111,29 @@ class Knowledge:
             (Owner(row.tenant, row.objective), row.period): (int(row.bucket), int(row.part))
             for row in connection.execute(select(granted).where(granted.c.period.in_(periods)))
         }
-        sums = _Sums(periods)
+        sums = MonthSums(periods)
         query = select(balances.c.account, balances.c.period, balances.c.amount)
         for account, period, amount in connection.execute(query.where(balances.c.period.in_(periods))):
             sums.add(account, period, int(amount))
         for entry in taken:  # what closes took out of loans and headroom was there before
             sums.give_back(entry)
-        months: dict[str, Month] = {}
-        for period in sorted(periods):
-            owners = {owner for owner, of in {*counts, *amounts, *sums.spent} if of == period}
-            figures = {}
-            for owner in sorted(owners):
-                spans, requests, censored = counts.get((owner, period), ((), 0, 0))
-                bucket, part = amounts.get((owner, period), (0, 0))
-                spent, excepted, late = sums.spent.get((owner, period), {}), sums.excepted, sums.late
-                key = (owner, period)
-                figures[owner] = Figures(
-                    owner, spans, requests, censored, bucket, part, spent, excepted.get(key, 0), late.get(key, 0)
-                )
-            months[period] = Month(period, figures, sums.loans.get(period, {}), sums.headroom.get(period, {}))
-        return months
+        return months_of(periods, counts, amounts, sums)
 
     def _judged(
         self, connection: Connection, periods: set[str]
     ) -> dict[tuple[Owner, str], tuple[tuple[Judged, ...], int, int]]:
-        """(judged by target, requests, censored) outside windows of exception."""
+        """Outside windows of exception."""
         names = ("tenant", "objective", "tier", "policy", "period")
         sums = [func.sum(judged.c[name]) for name in ("num_good", "num_bad", "num_requests", "num_censored")]
         query = select(*[judged.c[name] for name in names], *sums)
         query = query.where(judged.c.period.in_(periods), judged.c.exception == "")
-        spans: defaultdict[tuple[Owner, str], defaultdict[Fraction, int]] = defaultdict(lambda: defaultdict(int))
-        others: defaultdict[tuple[Owner, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+        found = JudgedSums()
         for tenant, objective, tier, policy, period, good, bad, requests, censored in connection.execute(
             query.group_by(*[judged.c[name] for name in names])
         ):
-            key = (Owner(tenant, objective), period)
             target = self._target(JudgedKey(tenant, objective, tier, policy, period))
-            if target is not None:
-                spans[key][target] += int(good) + int(bad)
-            before = others[key]
-            others[key] = (before[0] + int(requests), before[1] + int(censored))
-        return {
-            key: (tuple([Judged(num, target) for target, num in sorted(spans[key].items())]), *of)
-            for key, of in others.items()
-        }
+            found.add(Owner(tenant, objective), period, target, int(good) + int(bad), int(requests), int(censored))
+        return found.all()
 
     def _target(self, key: JudgedKey) -> Fraction | None:
         name = (key.policy, key.tier, key.objective)
@@ -216,49 +195,6 @@ def last_told(connection: Connection) -> float | None:
     hour = connection.execute(select(func.max(hours.c.hour))).scalar()
     ends = [60.0 * (minute + 1)] if minute is not None else [3600.0 * (hour + 1)] if hour is not None else []
     return max(ends, default=None)
-
-
-class _Sums:
-    """Balances by what they say."""
-
-    def __init__(self, periods: set[str]) -> None:
-        self._periods = periods
-        self.spent: defaultdict[tuple[Owner, str], dict[str, int]] = defaultdict(dict)
-        self.excepted: defaultdict[tuple[Owner, str], int] = defaultdict(int)
-        self.late: defaultdict[tuple[Owner, str], int] = defaultdict(int)
-        self.loans: defaultdict[str, dict[Loan, int]] = defaultdict(dict)
-        self.headroom: defaultdict[str, dict[str, int]] = defaultdict(dict)
-
-    def add(self, name: str, period: str, amount: int) -> None:
-        """One account's balance."""
-        account = account_of(name)
-        owner = account.owner
-        if owner.tenant == WORLD:
-            return
-        if account.charge is not None:
-            self.spent[owner, period][account.charge] = amount
-        elif account.name.startswith("excepted:"):
-            self.excepted[owner, period] += amount
-        elif account.name.startswith("late:"):
-            self.late[owner, period] += amount
-        else:
-            self._hold(account, period, amount)
-
-    def give_back(self, entry: Entry) -> None:
-        """A close's entry, undone where it moved a loan or headroom of its own month."""
-        if entry.period in self._periods:
-            for name, amount in ((entry.source, entry.amount), (entry.target, -entry.amount)):
-                account = account_of(name)
-                if account.owner.tenant != WORLD:
-                    self._hold(account, entry.period, amount)
-
-    def _hold(self, account: Account, period: str, amount: int) -> None:
-        owner, lender = account.owner, account.lender
-        if lender is not None:
-            loan = Loan(lender, owner)
-            self.loans[period][loan] = self.loans[period].get(loan, 0) + amount
-        elif owner.objective == CONCURRENCY and account.name == HEADROOM:
-            self.headroom[period][owner.tenant] = self.headroom[period].get(owner.tenant, 0) + amount
 
 
 def _of(

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from plimsoll.errors import DataDirectoryBusy, LedgerAway
 from plimsoll.storage.batch import Batch
-from plimsoll.storage.budgeting import Assessed, BudgetKeeper, MinuteHand
+from plimsoll.storage.budgeting import BudgetKeeper, Listener, MinuteHand
 from plimsoll.storage.database import told
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.keeper import NO_ROOM
@@ -101,12 +101,12 @@ class Follower:
         stopped: Callable[[], bool],
         say: Callable[[str], None],
         pause: float = PAUSE,
-        assessed: Assessed | None = None,
+        listener: Listener | None = None,
     ) -> None:
-        """`assessed` is called with each minute's assessment of the budgets."""
+        """`listener` is told of each minute of the budget service."""
+        self._listener = listener
         self._stopped = stopped
         self._say = say
-        self._assessed = assessed
         self._pause = pause
         self._trouble = ""
 
@@ -117,7 +117,7 @@ class Follower:
             return
         with projections:
             keeper = BudgetKeeper(DataDirectory(directory), projections.books)
-            hand = MinuteHand(keeper, time.time, self._say, self._assessed)
+            hand = MinuteHand(keeper, time.time, self._say, self._listener)
             hand.before()
             while not self._stopped():
                 advance = self._try(projections.advance)

@@ -1,11 +1,14 @@
 """Budgets are exact: floors of sums, parts that add up, months as the calendar has them."""
 
+from calendar import monthrange
 from fractions import Fraction
+from zoneinfo import available_timezones
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.governor.months import Month
 from plimsoll.slo.budget import (
     Budget,
     Grant,
@@ -58,6 +61,24 @@ def test_an_instant_lies_in_its_month(at: int, zone: str) -> None:
     assert begin <= at < end
     assert period_of(begin, zone) == period_of(at, zone) != period_of(end, zone)
     assert 28 * 86_400 - 3600 <= end - begin <= 31 * 86_400 + 3600
+
+
+@pytest.mark.parametrize("year", [2024, 2026])
+def test_months_of_all_zones_follow_each_other(year: int) -> None:
+    """Leap days, clocks moved at midnight, zones of half and quarter hours; the governor's months are the same."""
+    zones = sorted(zone for zone in available_timezones() if zone not in {"Factory", "localtime"})
+    assert len(zones) > 400
+    for zone in zones:
+        month = Month(zone)
+        for number in range(1, 13):
+            period = f"{year}-{number:02d}"
+            begin, end = period_bounds(period, zone)
+            following = f"{year + number // 12}-{number % 12 + 1:02d}"
+            assert period_of(begin, zone) == period == period_of(end - 0.001, zone) == month.of(begin), zone
+            assert period_of(end, zone) == following == month.of(end), zone
+            assert begin % 900 == 0, "`storage/periods` counts on it"
+            days = monthrange(year, number)[1]
+            assert abs(end - begin - 86_400 * days) <= 7200, zone  # Antarctica/Troll moves its clocks by two hours
 
 
 def test_months_begin_at_midnight_in_the_zone() -> None:

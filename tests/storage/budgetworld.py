@@ -11,7 +11,8 @@ from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.policy import document
 from plimsoll.slo.budget import period_bounds
 from plimsoll.slo.verdict import Charge, Judgement, Verdict
-from plimsoll.storage.budgeting import BudgetKeeper, Minute
+from plimsoll.storage.budgeting import BudgetKeeper
+from plimsoll.storage.budgetminute import Minute
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.periods import period_for
