@@ -22,6 +22,7 @@ from plimsoll.policy.policy import (
     RequestClass,
     RoutingRule,
     Scheduling,
+    StorageRules,
     Timeouts,
     Trigger,
 )
@@ -102,7 +103,7 @@ def known_keys() -> list[str]:
     faults = Faults()
     whole = "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {adapt: {}}}]\npools: [{tls: {}}]\n"
     whole += "budget: {exceptions: [{}]}\nalerts: {channels: [{}]}\n"
-    whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\n"
+    whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\nstorage: {}\n"
     top = compose(whole, faults)
     if top is not None:
         _read(top, "")
@@ -125,6 +126,7 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
         degradation=_read_degradation(top, pools),
         scheduling=_read_scheduling(top),
         gateway=_read_gateway(top),
+        storage=_read_storage(top),
         version=version,
     )
     top.done()
@@ -234,6 +236,15 @@ def _read_gateway(top: Section) -> GatewayRules:
         hide_engine_headers=section.flag("hide_engine_headers", _GATEWAY.hide_engine_headers),
         mark_hop=section.flag("mark_hop", _GATEWAY.mark_hop),
     )
+    section.done()
+    return rules
+
+
+def _read_storage(top: Section) -> StorageRules:
+    section = top.section("storage")
+    if section is None:
+        return StorageRules()
+    rules = StorageRules(archive_after=section.duration("archive_after", None))
     section.done()
     return rules
 

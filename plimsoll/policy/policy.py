@@ -247,6 +247,12 @@ class GatewayRules(Struct, frozen=True):
     mark_hop: bool = False  # sign X-Plimsoll-Hop for a gateway behind this one
 
 
+class StorageRules(Struct, frozen=True):
+    """What becomes of the log with time."""
+
+    archive_after: float | None = None  # s after which a projected segment is packed; None: never
+
+
 class Policy(Struct, frozen=True):
     """The policy document, read and checked. `version` is a digest of its text."""
 
@@ -259,6 +265,7 @@ class Policy(Struct, frozen=True):
     degradation: Degradation = Degradation()
     scheduling: Scheduling = Scheduling()
     gateway: GatewayRules = GatewayRules()
+    storage: StorageRules = StorageRules()
     version: str = ""
 
     def tier(self, name: str) -> Tier:

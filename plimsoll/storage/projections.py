@@ -9,13 +9,15 @@ from typing import Final, Self, TypeVar
 from msgspec import Struct
 from sqlalchemy.exc import OperationalError
 
-from plimsoll.errors import DataDirectoryBusy, LedgerAway
+from plimsoll.errors import DataDirectoryBusy, LedgerAway, PlimsollError
+from plimsoll.storage.archive import archive
 from plimsoll.storage.batch import Batch
 from plimsoll.storage.budgeting import BudgetKeeper, Listener, MinuteHand
 from plimsoll.storage.database import told
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.keeper import NO_ROOM
 from plimsoll.storage.ledger import LedgerDatabase
+from plimsoll.storage.promised import policy_in_force
 from plimsoll.storage.reader import first_offset, read_rows, sync_range
 from plimsoll.storage.requestlog import RequestLog
 
@@ -23,6 +25,8 @@ BATCH_ROWS: Final = 20_000
 PAUSE: Final = 0.3
 """s between looks at a log that has nothing new, so that no projection is more than 1 s behind."""
 T = TypeVar("T")
+ARCHIVE_EVERY: Final = 60.0
+"""s between looks for segments that have become old."""
 TAKEOVER: Final = 15.0
 """s to wait for a predecessor that is still catching up."""
 
@@ -50,6 +54,7 @@ class Projections:
         """DataDirectoryBusy where another projector has it, after waiting `takeover` s for it to end."""
         paths = DataDirectory(directory)
         self._log = paths.identity().log
+        self._root = directory
         self._journal = paths.journal
         self._lock = _take_over(paths.projector_lock, takeover)
         try:
@@ -82,6 +87,16 @@ class Projections:
                 self._reached = self.books.position(self._log)
         more = self._requests.advance(self._reached, force=force)
         return Advance(batch.num_settled, self._reached, self._requests.offset, more or batch.end > batch.start)
+
+    def archive(self, at: float) -> int:
+        """Pack old segments where the policy in force says so; how many."""
+        try:
+            after = policy_in_force(self._root).storage.archive_after
+        except PlimsollError:  # none was copied, or it is being replaced
+            return 0
+        if after is None:
+            return 0
+        return archive(self._journal, min(self._reached, self._requests.offset), at - after)
 
     def catch_up(self) -> Advance:
         """Advance until everything that is written by now is projected."""
@@ -119,16 +134,32 @@ class Follower:
             keeper = BudgetKeeper(DataDirectory(directory), projections.books)
             hand = MinuteHand(keeper, time.time, self._say, self._listener)
             hand.before()
+            archiving = 0.0
             while not self._stopped():
                 advance = self._try(projections.advance)
                 if advance is None:
                     time.sleep(self._pause * 3)
                 elif not advance.more:
                     self._try(hand.after)
+                    archiving = self._archive(projections, archiving)
                     time.sleep(self._pause)
                     hand.before()
             if self._try(projections.catch_up) is None:
                 self._say("ended before it had caught up: the next one will")
+
+    def _archive(self, projections: Projections, before: float) -> float:
+        """Look once a minute; the instant of the last look."""
+        at = time.monotonic()
+        if at - before < ARCHIVE_EVERY:
+            return before
+        try:
+            num = projections.archive(time.time())
+        except OSError as error:
+            self._say(f"nothing is archived: {error.strerror or error}")
+        else:
+            if num:
+                self._say(f"{num} segments of the journal archived")
+        return at
 
     def _open(self, directory: Path, ledger: str | None) -> Projections | None:
         """None where it was told to stop before the database was there."""

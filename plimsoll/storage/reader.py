@@ -1,15 +1,20 @@
 """Reading the log from any offset, also while its writer goes on writing."""
 
+import gzip
 import os
+import shutil
+import zlib
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from tempfile import TemporaryFile
+from typing import BinaryIO, Final, NamedTuple
 from zlib import crc32
 
 from plimsoll.errors import JournalDamaged, StorageError
 from plimsoll.requestlog.codec import RowKind
 from plimsoll.storage.frames import HEADER, MAGIC, Break, frame_at
-from plimsoll.storage.segment import HEADER_BYTES, SegmentHeader, base_of, read_header, segments
+from plimsoll.storage.segment import ARCHIVED, HEADER_BYTES, SegmentHeader, all_segments, base_of, read_header
 
 CHUNK: Final = 1024 * 1024
 CONTENT: Final = frozenset({int(RowKind.OPEN), int(RowKind.SETTLE), int(RowKind.NOTE)})
@@ -27,7 +32,7 @@ class Row(NamedTuple):
 
 def first_offset(journal: Path) -> int:
     """The earliest offset that is still kept; 0 where there is no segment yet."""
-    found = segments(journal)
+    found = all_segments(journal)
     return base_of(found[0]) if found else 0
 
 
@@ -47,7 +52,7 @@ def read_rows(journal: Path, start: int) -> Iterator[Row]:
 
 def sync_range(journal: Path, start: int, end: int) -> None:
     """Put [start, end) of the log on the device: no projection may survive a power loss that its source does not."""
-    paths = segments(journal)
+    paths = all_segments(journal)
     for index, path in enumerate(paths):
         stop = base_of(paths[index + 1]) if index + 1 < len(paths) else end + 1
         if base_of(path) < end and stop > start:
@@ -60,7 +65,7 @@ def sync_range(journal: Path, start: int, end: int) -> None:
 
 def _segment_of(journal: Path, position: int) -> Path | None:
     """The segment that holds or will hold that offset."""
-    paths = segments(journal)
+    paths = all_segments(journal)
     if not paths:
         if position:
             raise StorageError(f"{journal} is empty, but had been read up to offset {position}")
@@ -70,9 +75,26 @@ def _segment_of(journal: Path, position: int) -> Path | None:
     return next(path for path in reversed(paths) if base_of(path) <= position)
 
 
+def _opened(path: Path) -> BinaryIO:
+    """The segment's bytes as a file; an archived one is unpacked into one without a name."""
+    if not path.name.endswith(ARCHIVED):
+        with suppress(FileNotFoundError):  # archived since we looked
+            return path.open("rb", buffering=0)
+        path = path.with_suffix(ARCHIVED)
+    file = TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
+    try:
+        with gzip.open(path) as packed:
+            shutil.copyfileobj(packed, file, CHUNK)
+    except (OSError, EOFError, zlib.error) as error:
+        file.close()
+        raise JournalDamaged(path.name, 0, f"it cannot be unpacked: {error}") from error
+    file.seek(0)
+    return file
+
+
 def _segment_rows(path: Path, start: int) -> Generator[Row, None, int | None]:
     """Rows of one segment; returns the offset of the next segment, None where this one is not complete yet."""
-    with path.open("rb", buffering=0) as file:
+    with _opened(path) as file:
         header = read_header(memoryview(file.read(HEADER_BYTES)), path.name)
         if header is None:
             return None
@@ -84,7 +106,7 @@ def _segment_rows(path: Path, start: int) -> Generator[Row, None, int | None]:
         while True:
             loaded = _load(file.fileno(), place, header)
             if isinstance(loaded, Break):
-                later = [each for each in map(base_of, segments(path.parent)) if each > base]
+                later = [each for each in map(base_of, all_segments(path.parent)) if each > base]
                 if not later:
                     return None
                 if later[0] == base + place:

@@ -2,6 +2,7 @@
 
     journal/00000000000000000000.log     header (64 bytes), checkpoint, records …, seal
     journal/00000000000033554372.log     the next begins where that one ended
+    journal/00000000000000000000.log.gz  an old one, archived: the same bytes, gzip (`archive.py`)
     journal/reserve                      preallocated, all zeros: the next segment, or the last on a full disk
 
 Offsets are bytes from the beginning of the log, headers included, and never go back: a position in the log is one
@@ -21,6 +22,7 @@ FORMAT: Final = 1
 MAGIC: Final = b"PLIMSOLL"
 LAYOUT: Final = struct.Struct("<8sIIIQd")
 HEADER_BYTES: Final = 64
+ARCHIVED: Final = ".log.gz"
 RESERVE: Final = "reserve"
 
 
@@ -62,7 +64,7 @@ def read_header(data: memoryview, name: str) -> SegmentHeader | None:
     _, version, writer, salt, base, created_at = LAYOUT.unpack_from(body)
     if version > FORMAT:
         raise SchemaTooNew(name, version, FORMAT)
-    if segment_name(base) != name:
+    if segment_name(base) != name.removesuffix(".gz"):
         raise JournalDamaged(name, 0, f"its header says that it begins at {base}")
     return SegmentHeader(writer, salt, base, created_at)
 
@@ -74,12 +76,19 @@ def segment_name(base: int) -> str:
 
 def base_of(path: Path) -> int:
     """Offset at which a segment file begins, by its name."""
-    return int(path.stem)
+    return int(path.name.partition(".")[0])
 
 
 def segments(journal: Path) -> list[Path]:
-    """All segment files in order; empty where there is no journal yet."""
+    """All segment files that are not archived, in order; empty where there is no journal yet."""
     return sorted(path for path in journal.glob("*.log") if path.stem.isdigit())
+
+
+def all_segments(journal: Path) -> list[Path]:
+    """Every segment file in order, archived ones too; of one that is there in both forms the plain one."""
+    found = {base_of(path): path for path in journal.glob(f"*{ARCHIVED}") if path.name.partition(".")[0].isdigit()}
+    found |= {base_of(path): path for path in segments(journal)}
+    return [found[base] for base in sorted(found)]
 
 
 def preallocate(path: Path, num_bytes: int) -> int:
