@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,7 @@ from plimsoll.gateway.admin import Admin, Reloaded
 from plimsoll.gateway.app import App, Promise, cannot_listen
 from plimsoll.gateway.bookkeeping import EVERY as LOOK_EVERY
 from plimsoll.gateway.bookkeeping import Bookkeeping
-from plimsoll.gateway.clock import wall_clock
+from plimsoll.gateway.clock import ClockWatch, wall_clock
 from plimsoll.gateway.feed import Feed
 from plimsoll.gateway.tls import ServingTls
 from plimsoll.policy import document
@@ -32,6 +32,7 @@ from plimsoll.storage.journal import Journal
 from plimsoll.telemetry.exposition import Page
 from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
 
+CLOCK_EVERY: Final = 10.0  # s between looks at the time of day
 _log = logging.getLogger("plimsoll.gateway")
 
 
@@ -76,8 +77,21 @@ class Service:
         self._metrics = Metrics()
         self._reloading: asyncio.Task[None] | None = None
         self._one_reload = asyncio.Lock()
+        self._clock_watch = ClockWatch(app.clock)
         app.driver.carrier.settled.append(self._metrics.settled)
         self._take_policy(promise)
+
+    async def watch_clock(self) -> None:
+        """Tell when somebody sets the time of day; until cancelled."""
+        while True:
+            await asyncio.sleep(CLOCK_EVERY)
+            ahead = self._clock_watch.step()
+            if ahead is not None:
+                _log.warning(
+                    "the time of day is %+.1f s from this gateway's clock: durations are right, instants in rows are "
+                    "by the old time until it is restarted",
+                    ahead,
+                )
 
     def unready(self) -> list[str]:
         """See `Operations`."""
@@ -98,6 +112,8 @@ class Service:
         journal = self._app.journal.state
         page.family("plimsoll_journal_room_bytes", "gauge", "Room that is sure, on this disk or in the reserve.")
         page.sample(journal.room_bytes, mode=journal.mode)
+        page.family("plimsoll_clock_ahead_seconds", "gauge", "Time of day less the gateway's clock, which never steps.")
+        page.sample(self._clock_watch.ahead())
         return page.encode()
 
     async def reload(self) -> Reloaded:
@@ -154,8 +170,10 @@ async def serve_until_told(settings: Settings) -> None:
             await projecting.start()
         _say_ready(settings, port, admin_port, token_file)
         looking = asyncio.create_task(_look(bookkeeping))
+        watching = asyncio.create_task(service.watch_clock())
         await stops.wait()
         looking.cancel()
+        watching.cancel()
         stops.clear()
         _log.info("draining: %d requests are open", app.driver.num_open)
         await _either(app.drain(), stops.wait())
@@ -168,7 +186,10 @@ async def serve_until_told(settings: Settings) -> None:
 async def _look(bookkeeping: Bookkeeping) -> None:
     while True:
         await asyncio.sleep(LOOK_EVERY)
-        bookkeeping.look()
+        try:
+            bookkeeping.look()
+        except Exception as fault:  # one file that cannot be taken must not be the last that is looked for
+            _log.error("a fault of the gateway itself, looking for decisions about budgets", exc_info=fault)
 
 
 def _stops(service: Service) -> asyncio.Event:

@@ -102,7 +102,7 @@ def _read(fd: int, num: int) -> bytes:
 def main() -> None:
     """The process: bodies in, what they say out, until the pipe is closed."""
     os.nice(NICENESS)
-    with suppress(EOFError, KeyboardInterrupt):
+    with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
             name, length = _HEAD.unpack(_read(0, _HEAD.size))
             data = _read(0, length)
