@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "diagnose": "Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.",
     "explain": "Explain one request: what happened when, where its time went, who was beside it, what it broke.",
     "journal": "Show what was decided, when and why: policies, budgets, every request that did not simply complete.",
+    "runs": "Show agents' runs: the requests of a session as one, its total time judged, and where the time went.",
     "emulate": "Serve emulated vLLM replicas: real HTTP, real waiting, words without meaning.",
     "replay": "Send a trace's traffic to an OpenAI-compatible service, on time whatever it answers (open loop).",
     "headroom": "Tell how much more of a mix (or of one tier or tenant) can be taken until the first objective breaks, "

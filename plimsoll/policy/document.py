@@ -101,7 +101,7 @@ def examine(text: str, profile_check: ProfileCheck | None = None) -> Examination
 def known_keys() -> list[str]:
     """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
     faults = Faults()
-    whole = "service: {}\ntiers: [{objectives: [{}]}]\ntenants: [{limits: {adapt: {}}}]\npools: [{tls: {}}]\n"
+    whole = "service: {}\ntiers: [{objectives: [{}], run: {}}]\ntenants: [{limits: {adapt: {}}}]\npools: [{tls: {}}]\n"
     whole += "budget: {exceptions: [{}]}\nalerts: {channels: [{}]}\n"
     whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\nstorage: {}\n"
     top = compose(whole, faults)

@@ -37,3 +37,12 @@ class Objective(Struct, frozen=True):
     def counts_tokens(self) -> bool:
         """Whether its unit is the token, not the request."""
         return self.sli is Sli.ITL
+
+
+class RunObjective(Struct, frozen=True):
+    """What is promised of agents' runs: the requests of one session, judged when nothing came for `idle`."""
+
+    below: float  # s, from the first request's start to the last one's end
+    target: Fraction  # 0 < target < 1, exact
+    idle: float = 300.0  # s without anything under way after which a run is over
+    half_life: float | None = None  # s; turns weigh by their age at the run's end; None: all the same

@@ -6,7 +6,7 @@ from math import inf
 
 from msgspec import Struct
 
-from plimsoll.policy.objective import Objective
+from plimsoll.policy.objective import Objective, RunObjective
 
 
 class UpstreamTrust(StrEnum):
@@ -44,6 +44,7 @@ class Tier(Struct, frozen=True):
     queue_limit: int = 1000  # requests waiting in this tier, all tenants
     queue_timeout: float = 60.0  # s in the queue before a request expires
     objectives: tuple[Objective, ...] = ()  # always ends with an availability objective
+    run: RunObjective | None = None  # of agents' runs
 
 
 class Adapt(Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from plimsoll.policy.objective import Objective, Origin, Sli
+from plimsoll.policy.objective import Objective, Origin, RunObjective, Sli
 from plimsoll.policy.policy import Service, Tier, UpstreamTrust
 from plimsoll.policy.section import Section
 
@@ -68,11 +68,25 @@ def _read_tier(section: Section, service: Service, names: dict[str, int], ranks:
         queue_limit=section.whole("queue_limit", _TIER.queue_limit, least=0, most=10_000_000),
         queue_timeout=section.duration("queue_timeout", _TIER.queue_timeout),
         objectives=_read_objectives(section, service),
+        run=_read_run(section),
     )
     section.done()
     if rolling and section.has("exchange") and tier.exchange > 0:
         section.fault("exchange", "budgets are exchanged at month close: a rolling service.period has none")
     return tier
+
+
+def _read_run(tier: Section) -> RunObjective | None:
+    section = tier.section("run")
+    if section is None:
+        return None
+    given = [section.required(key) for key in ("below", "target")]
+    below = section.duration("below", None)
+    target = section.ratio("target", None, above=Fraction(0), below_one=True)
+    idle = section.duration("idle", 300.0)
+    half_life = section.duration("half_life", None)
+    section.done()
+    return RunObjective(below, target, idle, half_life) if all(given) and below and target else None
 
 
 def _read_objectives(tier: Section, service: Service) -> tuple[Objective, ...]:
