@@ -12,10 +12,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from plimsoll.analytics.forecast import Band, Forecast
+from plimsoll.analytics.forecast import Band, Exhaustion, Forecast
 from plimsoll.analytics.forecast import forecast as forecast_of
+from plimsoll.cli.budgetbooks import rows_of
 from plimsoll.cli.report import data_directory, instant
 from plimsoll.errors import UsageError
+from plimsoll.ledger.assessment import Row
+from plimsoll.slo.budget import period_bounds
+from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.hourly import hours_of
 from plimsoll.storage.promised import zones_of
 from plimsoll.units import format_count
@@ -43,7 +47,8 @@ def forecast(
     """Foretell what each error budget will spend in the next 24 hours and when it will be gone.
 
     Each figure has an 80 % band, from what forecasts made in the past on the same log would have missed by. Where
-    nothing can be said yet, the reason stands there instead.
+    nothing can be said yet, the reason stands there instead. When a budget will be gone is known where the directory
+    holds books and the budget has a plan.
 
     Parameters
     ----------
@@ -61,15 +66,33 @@ def forecast(
     if tenant is not None and not hourly:
         raise UsageError(f"nothing was judged for a tenant named {tenant!r} in {source}")
     zones = zones_of(source)
+    budgets = _budgets(source) if at is None else {}
     last = max((hours[-1].hour + 1 for hours in hourly.values()), default=0) * 3600.0
     found = []
     for (name, objective), hours in hourly.items():
         now = last if at is None else instant(at, zones(name), last)
-        found.append(Foretold(name, objective, now, forecast_of(hours, now, zone=zones(name))))
+        budget = budgets.get((name, objective))
+        remaining, until = (None, None) if budget is None else _left(budget)
+        made = forecast_of(hours, now, zone=zones(name), remaining=remaining, until=until)
+        found.append(Foretold(name, objective, now, made))
     if json_output:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
     else:
         _show(found, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+
+
+def _budgets(source: Path) -> dict[tuple[str, str], Row]:
+    """As last told, or as assessed at the end of the log; of a past instant they are not known."""
+    paths = DataDirectory(source)
+    if not paths.ledger.exists():
+        return {}
+    return {(row.tenant, row.objective): row for row in rows_of(paths, None)}
+
+
+def _left(budget: Row) -> tuple[int | None, float]:
+    """What remains of the planned grant, and until when; None without a plan."""
+    left = None if budget.planned is None else max(0, budget.planned - budget.num_spent)
+    return left, period_bounds(budget.period, budget.zone)[1]
 
 
 def _show(found: list[Foretold], console: Console) -> None:
@@ -77,14 +100,25 @@ def _show(found: list[Foretold], console: Console) -> None:
         console.print("Nothing was judged yet.")
         return
     table = Table(title="Budget that will be spent", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for column in ("tenant", "objective", "next 24 h", "80 % band", "rests on"):
-        table.add_column(column, justify="right" if column in {"next 24 h", "80 % band"} else "left")
+    for column in ("tenant", "objective", "next 24 h", "80 % band", "gone in", "rests on"):
+        table.add_column(column, justify="left" if column in {"tenant", "objective", "rests on"} else "right")
     for each in found:
         band, said = each.forecast.next_day, each.forecast
         expected, width = ("–", "–") if band is None else (format_count(round(band.expected)), _width(band))
-        table.add_row(escape(each.tenant), escape(each.objective), expected, width, said.basis or said.state.value)
+        row = (expected, width, _ends(said.hours_to_exhaustion), said.basis or said.state.value)
+        table.add_row(escape(each.tenant), escape(each.objective), *row)
     console.print(table)
 
 
 def _width(band: Band) -> str:
     return f"{format_count(round(band.low))} to {format_count(round(band.upper))}"
+
+
+def _ends(found: Exhaustion | None) -> str:
+    """ "31 h (20 to 55)"; what lies behind the period's end is "later"."""
+    if found is None:
+        return "–"
+    expected = "later" if found.expected is None else f"{found.expected:.0f} h"
+    if found.low is None:
+        return expected
+    return f"{expected} ({found.low:.0f} to {'later' if found.upper is None else f'{found.upper:.0f}'})"

@@ -9,8 +9,9 @@ import pytest
 
 from plimsoll.storage.columns import table_of
 from plimsoll.storage.hourly import hours_of
+from plimsoll.storage.journal import Journal
 from tests.cli.running import Inside, run
-from tests.storage.rows import NOVEMBER, settle
+from tests.storage.rows import NOVEMBER, POLICY, settle
 
 HOURS = 42 * 24
 FIRST = int(NOVEMBER // 3600)
@@ -69,6 +70,27 @@ def test_forecast_is_of_the_end_of_the_log(plimsoll: Inside, log: Path) -> None:
     assert {each["forecast"]["state"] for each in early} == {"cold start"}
     assert all(each["forecast"]["next_day"] is None for each in early)
     assert "cold start" in plimsoll("budget", "forecast", str(log), "--at", "41d").stdout
+
+
+def test_a_budget_with_books_tells_when_it_will_be_gone(plimsoll: Inside, tmp_path: Path) -> None:
+    """Nine days of a month in which every tenth request is late, under a plan of the last seven days' traffic."""
+    journal = Journal.open(tmp_path)
+    journal.policy(NOVEMBER, POLICY)
+    for number in range(9 * 24 * 4):
+        at = NOVEMBER + 900.0 * number
+        journal.opened(number, "acme", "gold", at)
+        journal.settle(settle(number, bad=number % 10 == 0, arrived_at=at))
+    journal.close()
+    (tmp_path / "policy.yaml").write_text(
+        "plimsoll: 1\ntiers: [{name: gold, rank: 0, objectives: [{sli: ttft, below: 800ms, target: 95%}]}]\n"
+        "tenants: [{name: acme, tier: gold}]\npools: [{name: c, model: m, engine: vllm, replicas: ['http://r1']}]\n"
+    )
+    assert plimsoll("project", str(tmp_path)).returncode == 0
+    found = json.loads(plimsoll("budget", "forecast", str(tmp_path), "--json").stdout)
+    ttft = next(each["forecast"] for each in found if each["objective"] == "ttft")
+    assert ttft["next_day"]["expected"] == pytest.approx(9.6, abs=1.5)
+    assert ttft["hours_to_exhaustion"] is not None
+    assert " h (" in plimsoll("budget", "forecast", str(tmp_path)).stdout
 
 
 @pytest.mark.parametrize("command", ["forecast", "backtest"])
