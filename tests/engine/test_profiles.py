@@ -140,3 +140,9 @@ def test_faults_of_features_name_place_and_rule(old: str, new: str, told: str) -
     with pytest.raises(ProfileError) as raised:
         profiles.parse(text.replace(old, new), "here")
     assert told in str(raised.value)
+
+
+def test_the_example_of_all_features_is_sound() -> None:
+    profile = profiles.load(str(Path(__file__).parents[2] / "examples" / "engine-features.yaml"))
+    shown = {name for name in profilerules.FEATURES if getattr(profile, name) is not None}
+    assert shown == {*profilerules.FEATURES} - {"tables", "data_parallel", "disaggregation"}
