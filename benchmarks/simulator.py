@@ -1,6 +1,6 @@
 """Simulated requests a CPU second: live policies in the loop, and the engine model alone.
 
-    python -m benchmarks.simulator [--requests 60000] [--only whole,mooncake,length,engine,week,parquet] [--json]
+    python -m benchmarks.simulator [--requests 60000] [--only whole,tight,mooncake,length,engine,week,parquet] [--json]
     python -m benchmarks.simulator --only week --week-requests 6000000
 
 The service: eight replicas of an 8B model offered 65 % of what they can serve (measured first, one replica with all
@@ -8,6 +8,7 @@ requests waiting), three tiers with floors, four tenants, prefix cache, preempti
 second. Lengths are Azure's conversations of 2023 (`$PLIMSOLL_DATA/azure2023`; without the data log-normals like them),
 the first 512 tokens of a prompt being its tenant's system prompt; or Mooncake's conversations with their block hashes.
 
+`tight` has so few KV blocks, and so many promised beyond them, that engines preempt.
 `length` is the same service with outputs four times as long, offered the same share of what it can serve then: cost
 is to grow with requests, not with tokens. `week` is ten tenants with days and nights over seven days. Each part runs
 in a process of its own, so that its peak memory is its own; CPU time includes drawing the workload.
@@ -29,9 +30,11 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from plimsoll.engine import profiles
+from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.decisions import Settle
 from plimsoll.policy.document import parse
 from plimsoll.policy.policy import Policy
@@ -51,7 +54,7 @@ OFFERED = 0.65  # of saturation
 SHARED = 512
 WEEK = 7 * 86_400.0
 DATA = os.environ.get("PLIMSOLL_DATA")
-TARGETS = {"whole": 50_000, "mooncake": 50_000, "engine": 300_000}
+TARGETS = {"whole": 50_000, "tight": 50_000, "mooncake": 50_000, "engine": 300_000}
 DAY = (
     0.45,
     0.35,
@@ -80,7 +83,7 @@ DAY = (
 )
 
 
-def policy(num_replicas: int, tenants: dict[str, str]) -> Policy:
+def policy(num_replicas: int, tenants: dict[str, str], oversubscription: str = "0%") -> Policy:
     """Three tiers with floors and token objectives; tenant → tier."""
     names = ", ".join(f'"http://r{number}"' for number in range(num_replicas))
     members = ", ".join(f"{{name: {name}, tier: {tier}}}" for name, tier in tenants.items())
@@ -98,6 +101,7 @@ tiers:
     objectives: [{{sli: ttft, below: 3s, target: 98%}}, {{sli: itl, below: 250ms, target: 99%}}]
   - {{name: bronze, rank: 2, share: 10%, trickle: 5%, objectives: [{{sli: e2e, below: 60s, target: 90%}}]}}
 tenants: [{members}]
+scheduling: {{oversubscription: {oversubscription}}}
 pools:
   - {{name: chat, model: m, engine: vllm, profile: {PROFILE}, replicas: [{names}]}}
 """,
@@ -159,9 +163,9 @@ def mooncake(num: int, rate: float, names: Iterable[str]) -> Workload:
     return Workload((), num / rate, "m", (trace,))
 
 
-def saturation(make: Callable[[], Iterable[Arrival]], num: int = 2500) -> float:
+def saturation(make: Callable[[], Iterable[Arrival]], num: int = 2500, blocks: int = 0) -> float:
     """Requests a second that one replica serves when all wait from the start; the first and last fifth left out."""
-    replica = Replica(profiles.load(PROFILE))
+    replica = Replica(profile(blocks))
     for number, arrival in zip(range(num), make(), strict=False):
         replica.submit(0.0, Job(number, arrival.prompt_tokens, arrival.output_tokens, arrival.hashes))
     ended: list[float] = []
@@ -171,15 +175,23 @@ def saturation(make: Callable[[], Iterable[Arrival]], num: int = 2500) -> float:
     return (last - first) / (ended[last] - ended[first])
 
 
+def profile(blocks: int = 0) -> EngineProfile:
+    """The engine, with fewer KV blocks where that is asked for."""
+    known = profiles.load(PROFILE)
+    return msgspec.structs.replace(known, num_blocks=blocks) if blocks else known
+
+
 # Parts.
 
 
-def run_service(workload: Workload, rules: Policy, settled: Callable[[Settle], None]) -> dict[str, float]:
+def run_service(
+    workload: Workload, rules: Policy, settled: Callable[[Settle], None], blocks: int = 0
+) -> dict[str, float]:
     """One whole simulation and what it cost."""
     gc.collect()
     gc.freeze()
     began = time.process_time()
-    simulation = Simulation(rules, {PROFILE: profiles.load(PROFILE)}, workload.arrivals(1), settled)
+    simulation = Simulation(rules, {PROFILE: profile(blocks)}, workload.arrivals(1), settled)
     simulation.run()
     cpu = time.process_time() - began
     counts = [replica.counts() for replica in simulation.fleet.replicas]
@@ -212,17 +224,24 @@ class Counted:
         self.tokens += settle.record.output_tokens
 
 
-def service(num: int, make: Callable[[int, float, Iterable[str]], Workload]) -> dict[str, float]:
+def service(
+    num: int, make: Callable[[int, float, Iterable[str]], Workload], blocks: int = 0, over: str = "0%"
+) -> dict[str, float]:
     """The service of the head of this file under one kind of traffic."""
-    rate = OFFERED * NUM_REPLICAS * saturation(lambda: make(10_000, 10.0, TENANTS).arrivals(2))
+    rate = OFFERED * NUM_REPLICAS * saturation(lambda: make(10_000, 10.0, TENANTS).arrivals(2), blocks=blocks)
     rows = Counted()
-    found = run_service(make(num, rate, TENANTS), policy(NUM_REPLICAS, TENANTS), rows)
+    found = run_service(make(num, rate, TENANTS), policy(NUM_REPLICAS, TENANTS, over), rows, blocks)
     return {"offered_per_replica": rate / NUM_REPLICAS, "mean_output": rows.tokens / max(1, rows.num), **found}
 
 
 def whole(num: int) -> dict[str, float]:
     """Azure's lengths."""
     return service(num, azure)
+
+
+def tight(num: int) -> dict[str, float]:
+    """So few KV blocks, and so many reserved beyond them, that engines preempt."""
+    return service(num, azure, blocks=1000, over="100%")
 
 
 def of_mooncake(num: int) -> dict[str, float]:
@@ -293,7 +312,8 @@ def parquet(num: int) -> dict[str, float]:
 
 
 PARTS: dict[str, Callable[[int], dict[str, float]]] = {
-    "whole": whole, "mooncake": of_mooncake, "length": length, "engine": engine, "week": week, "parquet": parquet,
+    "whole": whole, "tight": tight, "mooncake": of_mooncake, "length": length,
+    "engine": engine, "week": week, "parquet": parquet,
 }  # fmt: skip
 
 

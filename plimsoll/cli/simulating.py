@@ -123,7 +123,7 @@ class _Running:
 
     def _report_kept(self, data: Path) -> Report:
         """As a gateway would leave it, and what `plimsoll report` says of that, with intervals by blocks of time."""
-        with closing(Journal.open(data, clock=lambda: self._simulation.now)) as journal:
+        with closing(Journal.open(data, clock=lambda: self._simulation.now, marks=False)) as journal:
             (data / "policy.yaml").write_text(self._task.policy_text or self._task.policy_path.read_text())
             journal.policy(self._start_at, self._policy)
             for _ in self._records(journal):

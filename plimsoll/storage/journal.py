@@ -84,6 +84,7 @@ class Journal:
         self._settle_room = SETTLE_ROOM
         self._num_settled, self._began_at = 0, 0
         self._num_unlogged, self._unlogged_since = 0, 0.0
+        self._marks = True
         self._marked = 0
         self._appender = Appender(paths.journal, writer, segment_bytes, clock, self._checkpoint)
         self._keeper = self._appender.keeper
@@ -96,9 +97,12 @@ class Journal:
         *,
         clock: Callable[[], float] = time.time,
         segment_bytes: int = SEGMENT_BYTES,
+        marks: bool = True,
     ) -> Self:
         """Take the lock, make the directory where it is new, recover, and settle what was open as interrupted.
 
+        Without `marks` the log does not say how far the device had it by when, which differs from run to run: for a
+        simulation, whose same seed is to leave the same rows at the same offsets.
         `writer` (1 to 2^23 − 1) is this gateway's number among all that post to one ledger. Raises DataDirectoryBusy,
         SchemaTooNew, JournalDamaged, DiskFull.
         """
@@ -107,6 +111,7 @@ class Journal:
         paths = DataDirectory(directory)
         lock = Lock(paths.writer_lock)
         journal = cls(paths, lock, writer, clock, segment_bytes)
+        journal._marks = marks
         try:
             paths.create()
             journal._resume(writer)
@@ -214,7 +219,7 @@ class Journal:
 
     def flush(self) -> None:
         """One write: what was appended survives the death of this process. DiskFull or StorageError where it fails."""
-        if self._keeper.synced > self._marked:  # at most ten times a second
+        if self._marks and self._keeper.synced > self._marked:  # at most ten times a second
             self._mark()
         if self._num_unlogged:
             self._tell_unlogged()

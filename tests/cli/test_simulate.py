@@ -196,3 +196,19 @@ def test_intervals_over_seeds() -> None:
     assert estimate([4.0]).low is None
     assert student(30) == pytest.approx(2.0423, abs=1e-3)
     assert student(60) == pytest.approx(2.0003, abs=1e-3)
+
+
+def test_a_slow_machine_leaves_the_same_rows(files: Path) -> None:
+    """Law 3: neither the rows nor their places in the log tell how long the run took."""
+
+    def slowly(_at: float, _num: int) -> None:
+        time.sleep(0.03)  # while the log is synced, again and again
+
+    left = []
+    for name, progress in (("fast", quiet), ("slow", slowly)):
+        (files / name).mkdir()
+        run_task(Task(files / "policy.yaml", files / "w.yaml", "", 0.0, 1, files / name / "data"), progress, never)
+        written = sorted((files / name / "data" / "requests").glob("*.parquet"))
+        left.append([(path.name, path.read_bytes()) for path in written])
+    assert left[0]
+    assert left[0] == left[1]
