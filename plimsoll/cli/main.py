@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "replay": "Send a trace's traffic to an OpenAI-compatible service, on time whatever it answers (open loop).",
     "headroom": "Tell how much more of a mix (or of one tier or tenant) can be taken until the first objective breaks, "
     "and where.",
+    "workload": "Learn a workload file from a request log or trace, or show what traffic a workload file makes.",
     "simulate": "Run the live policy on a virtual clock, against engines modelled step by step.",
     "sweep": "Simulate a grid of policies or workloads to one table; a stopped sweep goes on where it was.",
     "compare": "Compare two runs, or a run and a live log: what differs, by how much, and is it more than luck?",

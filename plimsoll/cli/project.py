@@ -43,7 +43,7 @@ def project(
     if follow_log:
         from plimsoll.cli.alerting import Alerting  # noqa: PLC0415 - as above
 
-        alerting = Alerting(directory / "alerts.json", _say)
+        alerting = Alerting(directory, _say)
         follower = Follower(lambda: bool(stopping) or parent not in {None, os.getppid()}, _say, listener=alerting)
         try:
             follower.run(directory, ledger)

@@ -118,7 +118,7 @@ def lengths(section: Section, key: str, default: Lengths) -> Lengths:
     found = Lengths(
         median=float(inner.whole("median", int(default.median), parse=parse_tokens)),
         sigma=number(inner, "sigma", 0.0, most=5),
-        most=inner.whole("most", default.most, parse=parse_tokens),
+        most=inner.whole("most", int(quantiles[-1][1]) if quantiles else default.most, parse=parse_tokens),
         quantiles=quantiles,
     )
     if quantiles and (inner.has("median") or inner.has("sigma")):

@@ -3,11 +3,14 @@
 Imports duckdb: not for `serve`.
 """
 
+from pathlib import Path
+
 import duckdb
 
-from plimsoll.analytics.burn import Recents, longest_window
+from plimsoll.analytics.burn import Burning, Recents, longest_window
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.recent import MINUTE, Counts
+from plimsoll.storage.query import connect
 
 _MINUTES = """
 SELECT tenant, tier, objective, minute, sum(bad)::HUGEINT, sum(judged)::HUGEINT, count_if(bad > 0), count(*),
@@ -15,7 +18,7 @@ SELECT tenant, tier, objective, minute, sum(bad)::HUGEINT, sum(judged)::HUGEINT,
 FROM (SELECT tenant, tier, v.objective AS objective, minute, v.num_bad::HUGEINT AS bad,
         (v.num_good + v.num_bad)::HUGEINT AS judged
     FROM (SELECT tenant, tier, floor(finished_at / 60)::BIGINT AS minute, unnest(verdicts) AS v
-        FROM requests WHERE finished_at >= ?))
+        FROM requests WHERE finished_at >= ? AND finished_at < ?))
 WHERE judged > 0 GROUP BY ALL ORDER BY minute
 """
 
@@ -24,6 +27,32 @@ def recents_of(connection: duckdb.DuckDBPyConnection, policy: Policy, until: flo
     """What the policy's longest window before `until` (UTC epoch s) needs; the connection has the view `requests`."""
     keep = longest_window(policy)
     recents = Recents(keep)
-    for tenant, tier, objective, minute, *sums in connection.execute(_MINUTES, [until - keep - MINUTE]).fetchall():
-        recents.add(tenant, tier, objective, float(minute * MINUTE), Counts(*map(int, sums)))
+    _add(recents, connection, until - keep - MINUTE, until)
     return recents
+
+
+def _add(recents: Recents, connection: duckdb.DuckDBPyConnection, since: float, until: float) -> None:
+    for tenant, tier, objective, minute, *sums in connection.execute(_MINUTES, [since, until]).fetchall():
+        recents.add(tenant, tier, objective, float(minute * MINUTE), Counts(*map(int, sums)))
+
+
+class BurnWatch:
+    """Looks at a data directory's log once a minute, each time only at the minutes that are new."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._recents: Recents | None = None
+        self._keep = 0.0
+        self._until = 0.0
+
+    def burning(self, policy: Policy, at: float) -> dict[tuple[str, str], tuple[Burning, ...]]:
+        """By tenant and objective, by what ended before the minute of `at` (UTC epoch s)."""
+        until = at // MINUTE * MINUTE
+        keep = longest_window(policy)
+        if self._recents is None or keep > self._keep:
+            self._recents, self._keep, self._until = Recents(keep), keep, until - keep - MINUTE
+        if until > self._until:
+            with connect(self._directory) as connection:
+                _add(self._recents, connection, self._until, until)
+            self._until = until
+        return self._recents.burning(policy, until - MINUTE)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from plimsoll.analytics.forecast import Band, Exhaustion, Forecast, ForecastState, forecast
+from plimsoll.analytics.forecast import Forecast, forecast
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.assessment import Outlook, Row
 from plimsoll.ledger.figures import History
@@ -56,17 +56,6 @@ def _outlook(made: Forecast) -> Outlook:
         None if gone is None else gone.expected,
         None if gone is None else gone.upper,
     )
-
-
-def forecast_in(outlook: Outlook) -> Forecast | None:
-    """The other way round; None where none was made."""
-    if outlook.state not in {each.value for each in ForecastState}:
-        return None
-    state = ForecastState(outlook.state)
-    if outlook.low is None or outlook.expected is None or outlook.upper is None:
-        return Forecast(state)
-    gone = Exhaustion(outlook.hours_low, outlook.hours, outlook.hours_high)
-    return Forecast(state, Band(outlook.low, outlook.expected, outlook.upper), gone)
 
 
 def aged(outlook: Outlook, seconds: float) -> Outlook:

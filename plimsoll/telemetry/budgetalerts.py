@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plimsoll.analytics.burn import Burning
-from plimsoll.analytics.forecast import Forecast
-from plimsoll.governor.events import BudgetState
+from plimsoll.ledger.assessment import Row
 from plimsoll.policy.policy import Severity
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.burnrate import BurnState
@@ -19,35 +18,32 @@ SOON: Final = 72.0
 """Hours: a budget that is expected to be gone within them is told of."""
 _HEALTH: Final = {
     BudgetHealth.WARN: (Severity.TICKET, "is nearly spent"),
-    BudgetHealth.DEGRADED: (Severity.TICKET, "is so far spent that requests which are not critical are degraded"),
+    BudgetHealth.DEGRADED: (Severity.TICKET, "is spent so far that requests which are not critical are degraded"),
     BudgetHealth.EXHAUSTED: (Severity.PAGE, "is exhausted"),
 }
 
 
-def alerts_of(
-    states: Sequence[BudgetState],
-    burning: Mapping[Key, tuple[Burning, ...]],
-    forecasts: Mapping[Key, Forecast],
-) -> list[Alert]:
-    """All that hold now. Unknown states (no traffic, too few, not judged, no plan) are no alerts."""
-    found = [alert for state in states if (alert := _of_health(state))]
-    found += [alert for key, rules in burning.items() if (alert := _of_burn(key, rules))]
-    exhausted = {(state.tenant, state.objective) for state in states if state.health is BudgetHealth.EXHAUSTED}
-    return found + [
-        alert for key, forecast in forecasts.items() if key not in exhausted and (alert := _of_forecast(key, forecast))
-    ]
+def alerts_of(rows: Sequence[Row], burning: Mapping[Key, tuple[Burning, ...]]) -> list[Alert]:
+    """All that hold now. Unknown states (no traffic, too few, not judged, no plan) are no alerts.
+
+    A burn is told only of objectives that are judged: one that mostly impatient clients speak for pages nobody.
+    """
+    unknown = {(row.tenant, row.objective) for row in rows if row.health is BudgetHealth.NOT_JUDGED}
+    found = [alert for row in rows if (alert := _of_health(row))]
+    found += [alert for key, rules in burning.items() if key not in unknown and (alert := _of_burn(key, rules))]
+    return found + [alert for row in rows if (alert := _of_outlook(row))]
 
 
-def _of_health(state: BudgetState) -> Alert | None:
-    if state.health not in _HEALTH:
+def _of_health(row: Row) -> Alert | None:
+    if row.health not in _HEALTH:
         return None
-    severity, words = _HEALTH[state.health]
-    spent = "" if state.spent_ratio is None else f" {state.spent_ratio:.1%} of what is planned for the period is spent."
+    severity, words = _HEALTH[row.health]
+    spent = "" if row.spent_ratio is None else f" {row.spent_ratio:.1%} of what is planned for {row.period} is spent."
     return Alert(
-        f"budget/{state.tenant}/{state.objective}",
+        f"budget/{row.tenant}/{row.objective}",
         severity,
-        f"{state.tenant}: the error budget of {state.objective} {words}",
-        f"The error budget of {state.objective} for tenant {state.tenant} {words}.{spent}",
+        f"{row.tenant}: the error budget of {row.objective} {words}",
+        f"The error budget of {row.objective} for tenant {row.tenant} {words}.{spent}",
     )
 
 
@@ -66,15 +62,14 @@ def _of_burn(key: Key, rules: tuple[Burning, ...]) -> Alert | None:
     )
 
 
-def _of_forecast(key: Key, forecast: Forecast) -> Alert | None:
-    ends = forecast.hours_to_exhaustion
-    if ends is None or ends.expected is None or ends.expected > SOON:
+def _of_outlook(row: Row) -> Alert | None:
+    ends = row.outlook
+    if ends.hours is None or ends.hours > SOON or row.health in {BudgetHealth.EXHAUSTED, BudgetHealth.NOT_JUDGED}:
         return None
-    tenant, objective = key
-    upper = "or not at all this period" if ends.upper is None else f"to {ends.upper:.0f} h"
+    upper = "or not at all this period" if ends.hours_high is None else f"to {ends.hours_high:.0f} h"
     return Alert(
-        f"forecast/{tenant}/{objective}",
+        f"forecast/{row.tenant}/{row.objective}",
         Severity.TICKET,
-        f"{tenant}: the error budget of {objective} will be gone in about {ends.expected:.0f} h",
-        f"As it is spent now, with 80 % in {ends.low or 0.0:.0f} h {upper}.",
+        f"{row.tenant}: the error budget of {row.objective} will be gone in about {ends.hours:.0f} h",
+        f"As it is spent now, with 80 % in {ends.hours_low or 0.0:.0f} h {upper}.",
     )

@@ -22,13 +22,14 @@ def rate(arrivals: Sequence[Arrival], since: float, until: float) -> float:
 
 
 def test_lengths_follow_their_table_and_correlate() -> None:
-    table = "{quantiles: {0%: 10, 50%: 100, 90%: 1000, 100%: 4000}}"
+    table = "{quantiles: {0%: 10, 50%: 100, 90%: 1000, 100%: 40000}}"
     arrivals = tenant(f"rate: 100, prompt: {table}, output: {table}, correlation: -60%")
     prompts = np.array([arrival.prompt_tokens for arrival in arrivals])
     outputs = np.array([arrival.output_tokens for arrival in arrivals])
-    assert np.quantile(prompts, [0.5, 0.9]) == pytest.approx([100, 1000], abs=20)  # 100 tokens are 0.14 sigma there
-    assert np.quantile(outputs, [0.5, 0.9]) == pytest.approx([100, 1000], abs=20)
-    assert prompts.max() <= 4000
+    for tokens in (prompts, outputs):  # at P50 100 tokens are 0.14 sigma, at P90 and above 1000 are 0.08
+        assert np.quantile(tokens, 0.5) == pytest.approx(100, abs=20)
+        assert 950 < np.quantile(tokens, 0.9) < 1400
+    assert 8192 < prompts.max() <= 40_000
     ranks = np.corrcoef(prompts.argsort().argsort(), outputs.argsort().argsort())[0, 1]
     assert ranks == pytest.approx(6 / np.pi * np.arcsin(-0.6 / 2), abs=0.02)  # Spearman's of a Gaussian copula
 

@@ -1,58 +1,23 @@
 """Alerts over a real wire: apprise's webhook to a receiver that is slow, down or full at will."""
 
-import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from plimsoll.analytics.burn import Burning
-from plimsoll.analytics.forecast import Band, Exhaustion, Forecast, ForecastState
 from plimsoll.errors import UsageError
-from plimsoll.governor.events import BudgetState
+from plimsoll.ledger.assessment import UNFORESEEN, Outlook, Row
 from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.burnrate import BurnState
 from plimsoll.telemetry.alertdesk import Alert
 from plimsoll.telemetry.alerts import Alerts, sender
 from plimsoll.telemetry.budgetalerts import alerts_of
+from tests.telemetry.receiver import Receiver, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise imports it
-
-
-class Receiver:
-    """A webhook that keeps what it gets; `status` is what it answers."""
-
-    def __init__(self) -> None:
-        self.got: list[dict[str, str]] = []
-        self.refused = 0
-        self.status = 200
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if receiver.status == 200:
-                    receiver.got.append(json.loads(body))
-                else:
-                    receiver.refused += 1
-                self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"json://127.0.0.1:{self._server.server_address[1]}/"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture
@@ -60,13 +25,6 @@ def receiver() -> Iterator[Receiver]:
     made = Receiver()
     yield made
     made.close()
-
-
-def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 RULES = AlertRules((AlertChannel("hook", "HOOK"),), resolve_after=0.0)
@@ -135,30 +93,38 @@ def rule(state: BurnState, severity: str = "page") -> Burning:
     return Burning(14.4, 3600.0, 300.0, severity, state, 33.0, 40.0)
 
 
+def row(objective: str, health: BudgetHealth, outlook: Outlook = UNFORESEEN) -> Row:
+    return Row(
+        0.0, "acme", objective, "gold", "ttft", "requests", "2026-11", "UTC", 0.99, None, 100, 100, 0, 1, 1, 0, 100, {},
+        90, 10, 0.9, 0, 0, 0, 0, 0, 0, 0, (None, None, None), outlook, health, acted=False,
+    )  # fmt: skip
+
+
 def test_what_holds_is_worth_an_alert_and_what_is_unknown_is_not() -> None:
-    states = [BudgetState("acme", health.value, 0.9, health=health) for health in BudgetHealth]
+    rows = [row(health.value, health) for health in BudgetHealth]
     quiet = {("acme", state.value): (rule(state),) for state in BurnState if state is not BurnState.BURNING}
-    found = alerts_of(states, quiet, {("acme", "warn"): Forecast(ForecastState.COLD_START)})
-    assert {(each.key, each.severity) for each in found} == {
+    assert {(each.key, each.severity) for each in alerts_of(rows, quiet)} == {
         ("budget/acme/warn", Severity.TICKET),
         ("budget/acme/degraded", Severity.TICKET),
         ("budget/acme/exhausted", Severity.PAGE),
     }
     burning = {("acme", "ttft"): (rule(BurnState.QUIET), rule(BurnState.BURNING, "ticket"))}
-    (burns,) = alerts_of([], burning, {})
+    (burns,) = alerts_of([], burning)
     assert (burns.key, burns.severity) == ("burn/acme/ttft", Severity.TICKET)
     assert "33 times" in burns.body
+    assert alerts_of([row("ttft", BudgetHealth.NOT_JUDGED)], burning) == [], "impatient clients page nobody"
 
 
 def test_a_budget_that_will_soon_be_gone_is_told_before() -> None:
-    def of(*hours: float | None) -> Forecast:
-        return Forecast(ForecastState.FORECAST, Band(1, 2, 3), Exhaustion(*hours))
+    def of(
+        low: float, hours: float | None, high: float | None, health: BudgetHealth = BudgetHealth.HEALTHY
+    ) -> list[str]:
+        outlook = Outlook("forecast", 1, 2, 3, low, hours, high)
+        return [f"{each.title}. {each.body}" for each in alerts_of([row("ttft", health, outlook)], {})]
 
-    key = ("acme", "ttft")
-    (soon,) = alerts_of([], {}, {key: of(20.0, 31.0, None)})
-    assert soon.title == "acme: the error budget of ttft will be gone in about 31 h"
-    assert "20 h or not at all this period" in soon.body
-    assert alerts_of([], {}, {key: of(50.0, 100.0, None)}) == []
-    assert alerts_of([], {}, {key: of(50.0, None, None)}) == []
-    gone = BudgetState("acme", "ttft", 1.0, health=BudgetHealth.EXHAUSTED)
-    assert [each.key for each in alerts_of([gone], {}, {key: of(0.0, 0.0, 0.0)})] == ["budget/acme/ttft"]
+    (soon,) = of(20.0, 31.0, None)
+    assert "acme: the error budget of ttft will be gone in about 31 h" in soon
+    assert "20 h or not at all this period" in soon
+    assert of(50.0, 100.0, None) == []
+    assert of(50.0, None, None) == []
+    assert ["exhausted" in each for each in of(0.0, 0.0, 0.0, BudgetHealth.EXHAUSTED)] == [True]
