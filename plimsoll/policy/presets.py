@@ -15,10 +15,19 @@ PRESETS: Final[dict[str, Scheduling]] = {
         tiers_matter=False,
         reserve_kv=False,
     ),
+    "least_requests": Scheduling(
+        order=Order.FCFS,
+        routing=RoutingRule.LEAST_REQUESTS,
+        tiers_matter=False,
+        reserve_kv=False,
+    ),
+    "vtc": Scheduling(tiers_matter=False),
 }
 """`default`: rank, floors, fairness within a tier, admission by KV footprint, routing by load and prefix.
 
 `fcfs`: what a plain proxy does: everything goes on at once, replicas in turn, and engines queue for themselves.
+`least_requests`: the same, to the replica with the fewest requests.
+`vtc`: fair shares of all tenants by virtual token counters, and nothing else: no tiers.
 """
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plimsoll.engine.steptime import unloaded_e2e, unloaded_ttft
 from plimsoll.errors import ProfileError
-from plimsoll.policy.presets import preset
+from plimsoll.policy.presets import PRESETS, preset
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.workload import Workload
@@ -25,7 +25,7 @@ def run_of(*arrivals: Arrival) -> tuple[Simulation, list]:  # type: ignore[type-
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.integers(0, 1 << 30), st.sampled_from(["default", "fcfs"]), st.sampled_from([inf, 0.3, 3.0]))
+@given(st.integers(0, 1 << 30), st.sampled_from(sorted(PRESETS)), st.sampled_from([inf, 0.3, 3.0]))
 def test_everybody_who_came_is_settled_once(seed: int, rules: str, patience: float) -> None:
     run, records = simulated(traffic(8.0, 2.0, patience=patience), seed, preset(POLICY, rules))
     assert len(records) == len({record.request_id for record in records}) == run.num_arrived
