@@ -58,6 +58,7 @@ class RequestArrived(Struct, frozen=True, gc=False, tag=True):
     adapter: str = ""  # LoRA; "": none, or the model's name is the adapter's (the policy's pools say which are)
     client_request_id: str = ""
     trace_id: str = ""
+    body_hash: int = 0  # of what was sent, so that who sends it again is known; 0: not known
 
 
 class RequestRefused(Struct, frozen=True, gc=False, tag=True):

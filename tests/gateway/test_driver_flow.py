@@ -191,6 +191,17 @@ def test_a_request_has_one_id_wherever_it_is_refused(world: World) -> None:
     assert shown == [b"req-0000010000000000", (1 << 40) + 1, b"req-0000010000000002", (1 << 40) + 3]
 
 
+def test_a_body_sent_again_is_known_and_another_is_not(world: World) -> None:
+    """Whatever is learnt meanwhile about the length of prompts: promises to come back are kept by it."""
+    hashes = []
+    for body in (BODY, BODY, BODY.replace(b"hello", b"hallo"), BODY.replace(b"hello", b"x" * 20_000)):
+        exchange = world.send(body)
+        hashes.append(world.arrival.body_hash)
+        exchange.end(usage=Usage(30, 3))
+    assert hashes[0] == hashes[1] != 0
+    assert len(set(hashes)) == 3
+
+
 def test_the_governors_numbers_reach_the_client(world: World) -> None:
     detail = "prompt 40000 tokens, largest context 32768"
     world.governor.script[RequestArrived] = lambda event: [
