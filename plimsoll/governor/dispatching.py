@@ -4,6 +4,7 @@ from typing import Final
 
 from plimsoll.governor.admission import LENT
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Expire
+from plimsoll.governor.keeping import is_kept
 from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.preferring import due_at
@@ -82,8 +83,8 @@ class Dispatcher:
             if replica is None:
                 break
             self.fill(pool, replica, at)
-            if request.state != QUEUED:
-                break
+            if request.state != QUEUED or not is_kept(pool, replica):
+                break  # it is not its turn, and would be no more so elsewhere
             request.tried |= replica.bit
         request.tried = tried
 

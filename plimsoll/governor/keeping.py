@@ -17,6 +17,15 @@ def keeps_room(pool: Pool, replica: Replica, head: Request, at: float) -> bool:
     return kept == replica.index
 
 
+def is_kept(pool: Pool, replica: Replica) -> bool:
+    """Whether that replica keeps its room for a head."""
+    for lane in pool.lanes:
+        head = lane.head() if lane.num else None
+        if head is not None and head.kept_index == replica.index and head.bypassed >= pool.bypasses:
+            return True
+    return False
+
+
 def _soonest(pool: Pool, head: Request, at: float) -> int:
     """By predicted releases; where they are not known, the one that lacks least. -1: none may be sent the head."""
     best = -1
