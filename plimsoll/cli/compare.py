@@ -1,6 +1,7 @@
 """`plimsoll compare`: two simulations, or a simulation and a live log, side by side."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
@@ -29,7 +30,7 @@ NUM_DRAWS: Final = 1000
 SHOWN: Final = (
     "goodput_ratio", "attainment:", "budget_spent_ratio:", "ttft_p50", "ttft_p99", "tpot_p99", "itl_p99", "e2e_p99",
 )  # fmt: skip
-"""Figures that are compared, by how their names begin."""
+"""Figures that are compared; those with a colon whatever follows it."""
 _SAMPLE: Final = 2000  # arrivals that are looked at to see whether both sides saw the same
 
 
@@ -85,10 +86,15 @@ def _of_seeds(a: str, b: str, first: Summary, second: Summary) -> Comparison:
                 for figure, each in group.figures.items()
             }
         )
-    wanted = [key for key in sides[0] if key in sides[1] and key[1].startswith(SHOWN)]
+    wanted = [key for key in sides[0] if key in sides[1] and _is_shown(key[1])]
     differences = [by_seeds(key[0], key[1], sides[0][key], sides[1][key], pairs) for key in wanted]
     method = Method.PAIRED_SEEDS if pairs else Method.SEEDS
     return Comparison(a, b, method, pairs, tuple(differences), tuple(_partial(first, second)))
+
+
+def _is_shown(figure: str) -> bool:
+    head, colon, _ = figure.partition(":")
+    return head + colon in SHOWN
 
 
 def _partial(*summaries: Summary) -> Iterator[str]:
@@ -112,7 +118,7 @@ def _of_logs(a: Path, b: Path) -> Comparison:
     differences = [
         by_draws(group, figure, sides[0].drawn(group, figure, draws[0]), sides[1].drawn(group, figure, draws[1]))
         for group, figure in sides[0].figures()
-        if (group, figure) in set(sides[1].figures()) and figure.startswith(SHOWN)
+        if (group, figure) in set(sides[1].figures()) and _is_shown(figure)
     ]
     notes = ["Waits whose answer never came count as longer than all others."]
     notes += [f"{path}: of its seeds the first" for path, log in zip((a, b), logs, strict=True) if "seed-" in log.name]
@@ -122,7 +128,8 @@ def _of_logs(a: Path, b: Path) -> Comparison:
 
 def _place(difference: Difference) -> tuple[int, str, str, int]:
     kinds = ("all", "tier", "tenant")
-    figure = next(place for place, start in enumerate(SHOWN) if difference.figure.startswith(start))
+    head, colon, _ = difference.figure.partition(":")
+    figure = SHOWN.index(head + colon)
     return kinds.index(difference.kind), difference.tier, difference.name, figure
 
 
@@ -163,7 +170,14 @@ def _show(found: Comparison, *, all_figures: bool) -> None:
     for line in verdict(found):
         console.print(line, soft_wrap=True)
     said = {Word.BETTER, Word.WORSE}
-    shown = [each for each in found.differences if all_figures or each.word in said]
+    tenants = Counter(
+        each.tier for each in found.differences if each.kind == "tenant" and each.figure == "goodput_ratio"
+    )
+    shown = [
+        each
+        for each in found.differences
+        if (all_figures or each.word in said) and not (each.kind == "tier" and tenants[each.name] == 1)
+    ]  # a tier of one tenant says nothing that the tenant does not
     if shown:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in ("who", "figure", "A", "B", "B − A", "95 %", ""):

@@ -10,11 +10,10 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from plimsoll.cli import workloads
 from plimsoll.cli.crew import Crew, Stopped, Tell
 from plimsoll.cli.options import Seconds
 from plimsoll.cli.simprogress import sim_progress
-from plimsoll.cli.simulating import policy_at, profiles_of
+from plimsoll.cli.simulating import Task, policy_at, profiles_of, workload_of
 from plimsoll.errors import UsageError
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.headroom import Search
@@ -147,7 +146,7 @@ class _Search:
 
 
 def _workload(path: Path, duration: float, policy: Policy) -> Workload:
-    return workloads.load(path)[0].lasting(duration, policy.pools[0].model if policy.pools else "")
+    return workload_of(Task(path, path, "", duration, 0, None), policy)[0]
 
 
 def _names(policy: Policy, load: Workload, tier: str, tenant: str) -> tuple[str, ...] | None:

@@ -1,6 +1,5 @@
 """`plimsoll simulate`: try a policy on traffic that has not come yet."""
 
-import resource
 import sys
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ import msgspec
 from cyclopts import Parameter
 
 from plimsoll import __version__
-from plimsoll.cli.crew import Crew
+from plimsoll.cli.crew import Crew, Stopped, Tell
 from plimsoll.cli.options import Seconds
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_of, run_task, workload_of
@@ -46,7 +45,15 @@ def simulate(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"simulate: {out} exists and is not an empty directory")
     tasks = [
-        Task(config, workload, rules, duration or days * 86_400, seed, out if seeds == 1 else out / f"seed-{seed}")
+        Task(
+            config,
+            workload,
+            rules,
+            duration or days * 86_400,
+            seed,
+            out if seeds == 1 else out / f"seed-{seed}",
+            alone=seeds == 1,
+        )
         for seed in range(first_seed, first_seed + seeds)
     ]
     policy = policy_of(tasks[0])
@@ -55,23 +62,30 @@ def simulate(
     began = time.monotonic()
     zone, start_at = policy.service.timezone, load.start_at or EPOCH
     with Crew(jobs) as crew, sim_progress(len(tasks), load.duration, start_at, zone) as progress:
-        runs: dict[int, Run] = {}
-        for place, run in crew.run(run_task, tasks, progress.told):
+        runs: dict[int, tuple[Run, float]] = {}
+        for place, run in crew.run(_timed, tasks, progress.told):
             runs[place] = run
             progress.done(place)
-    found = [runs[place] for place in sorted(runs)]
+    found = [runs[place][0] for place in sorted(runs)]
+    cpu = time.process_time() if jobs == 1 else sum(spent for _, spent in runs.values())
     summary = summarise(found, policy.version, complete=len(found) == len(tasks), left_out=left_out)
     _write(out / "summary.json", msgspec.json.encode(summary))
-    _write(out / "run.json", msgspec.json.encode(_cost(found, time.monotonic() - began)))
+    _write(out / "run.json", msgspec.json.encode(_cost(found, cpu, time.monotonic() - began)))
     if json_output:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary)).decode() + "\n")
     else:
         show(summary)
 
 
-def _cost(runs: list[Run], wall: float) -> dict[str, float | int | str]:
-    mine, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = mine.ru_utime + mine.ru_stime + children.ru_utime + children.ru_stime
+def _timed(task: Task, tell: Tell, stopped: Stopped) -> tuple[Run, float]:
+    """A run, and the CPU seconds that it took."""
+    began = time.process_time()
+    run = run_task(task, tell, stopped)
+    return run, time.process_time() - began
+
+
+def _cost(runs: list[Run], cpu: float, wall: float) -> dict[str, float | int | str]:
+    """What the run itself took: it varies, and so has a file of its own."""
     num = sum(run.num_requests for run in runs)
     return {
         "plimsoll": __version__,

@@ -13,6 +13,7 @@ from plimsoll.cli.report import make
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import beyond_fit
+from plimsoll.errors import UsageError
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.policy import document
@@ -44,6 +45,7 @@ class Task:
     data: Path | None  # data directory to leave; None: none
     policy_text: str = ""  # instead of the file's, where it was changed
     workload_text: str = ""
+    alone: bool = True  # its figures bound themselves; else other seeds do
 
 
 def policy_at(path: Path, rules: str, text: str = "") -> Policy:
@@ -65,6 +67,10 @@ def profiles_of(policy: Policy) -> dict[str, EngineProfile]:
 def workload_of(task: Task, policy: Policy) -> tuple[Workload, tuple[LeftOut, ...]]:
     """The workload, as long as asked for, and what of its traces was left out."""
     load, left_out = workloads.load(task.workload_path, task.workload_text)
+    known = [name for pool in policy.pools for name in pool.replicas]
+    for outage in load.outages:
+        if outage.replica not in known:
+            raise UsageError(f"{task.workload_path}: no replica {outage.replica}; there are {', '.join(known)}")
     return load.lasting(task.duration, policy.pools[0].model if policy.pools else ""), left_out
 
 
@@ -88,7 +94,9 @@ class _Running:
         self._slice = min(LONGEST_SLICE, max(SHORTEST_SLICE, load.duration / NUM_SLICES))
         self._spending = Spending(policy, self._start_at, load.duration)
         arrivals = load.arrivals(task.seed)
-        self._simulation = Simulation(policy, profiles_of(policy), arrivals, self._settled.append, self._start_at)
+        self._simulation = Simulation(
+            policy, profiles_of(policy), arrivals, self._settled.append, self._start_at, outages=load.outages
+        )
         self._looks = _Looks()
         self._longest: dict[str, int] = {}  # prompt by pool
 
@@ -126,12 +134,11 @@ class _Running:
         with closing(Journal.open(data, clock=lambda: self._simulation.now, marks=False)) as journal:
             (data / "policy.yaml").write_text(self._task.policy_text or self._task.policy_path.read_text())
             journal.policy(self._start_at, self._policy)
-            for _ in self._records(journal):
-                pass
+            report = self._report_of(journal)
         with Projections(data) as projections:
             projections.catch_up()
-        if not self._simulation.num_arrived:
-            return report_of((), self._policy, source=f"simulation, seed {self._task.seed}")
+        if not self._task.alone or not report.total.num:
+            return report
         return make(data, since=None, until=None, tenant=None, policy=None)[0]
 
     def _records(self, journal: Journal | None) -> Iterator[Record]:

@@ -78,13 +78,13 @@ def _budget(group: GroupSummary) -> str:
 
 
 def time_text(estimate: Estimate | None) -> str:
-    """A latency with its interval; – where there are too few values for it."""
+    """A latency and the farther end of its interval; – where there are too few values for it."""
     if estimate is None or estimate.mean is None:
         return "–"
-    if estimate.low is None or estimate.high is None:
+    if estimate.low is None or estimate.high is None or estimate.mean <= 0.0:
         return format_duration(estimate.mean)
-    low, high = format_duration(max(0.0, estimate.low), 2), format_duration(estimate.high, 2)
-    return f"{format_duration(estimate.mean)} ({low} – {high})"
+    off = max(estimate.high - estimate.mean, estimate.mean - estimate.low) / estimate.mean
+    return f"{format_duration(estimate.mean)} ±{off:.0%}"
 
 
 def _pools(summary: Summary) -> Table:

@@ -9,6 +9,8 @@ REPORT: Final = 1  # then what they say of themselves
 LEAVING: Final = 2  # a client that leaves frees its place for those that wait
 TIMER: Final = 3  # the governor's own
 ARRIVAL: Final = 4  # last: it finds the world as it is
+FAILURE: Final = 5  # a replica goes down
+RECOVERY: Final = 6  # and comes up again, empty
 
 _BLOCK: Final = 16
 

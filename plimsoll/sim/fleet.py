@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from math import inf
 
+from msgspec import structs
+
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
 from plimsoll.governor.events import ReplicaReport
@@ -24,7 +26,7 @@ class Fleet:
         self.numbers: dict[str, int] = {}
         self.profiles: list[EngineProfile] = []
         by_tier = {tier.name: itl_thresholds(tier.objectives) for tier in policy.tiers}
-        known = all_thresholds(list(by_tier.values()))
+        self._known = known = all_thresholds(list(by_tier.values()))
         self.thresholds = {tier: tuple([known.index(one) for one in wanted]) for tier, wanted in by_tier.items()}
         """By tier: which of the thresholds that all replicas count are its own."""
         for pool in policy.pools:
@@ -36,6 +38,7 @@ class Fleet:
                 self.replicas.append(engine_for(profiles[pool.profile], name, start_at, known))
                 self.adapters.append(pool.adapters)
         self.wakes = Wakes(len(self.replicas))
+        self.down: set[int] = set()
 
     def submit(self, number: int, at: float, job: Job) -> list[Output]:
         """Hand a job over; what the replica had to tell by then. Raises ProfileError where it could never hold it."""
@@ -62,4 +65,18 @@ class Fleet:
         """What all say of themselves. Everything due by then has been told before, so advancing brings nothing new."""
         for replica in self.replicas:
             replica.advance(at)
-        return tuple([replica.report(at) for replica in self.replicas])
+        reports = [replica.report(at) for replica in self.replicas]
+        for number in self.down:
+            reports[number] = structs.replace(reports[number], healthy=False)
+        return tuple(reports)
+
+    def fail(self, number: int) -> None:
+        """A replica is gone; whoever ran there has been told, and cancelled."""
+        self.down.add(number)
+
+    def restart(self, number: int, at: float) -> None:
+        """It is there again: a new process, nothing in its cache, cold where its profile says so."""
+        self.down.discard(number)
+        replica = self.replicas[number]
+        self.replicas[number] = engine_for(self.profiles[number], replica.name, at, self._known)
+        self.wakes.set(number, inf)

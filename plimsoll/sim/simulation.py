@@ -13,6 +13,7 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
 from plimsoll.governor.decisions import Decision, Dispatch, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
 from plimsoll.governor.events import (
+    AttemptFailed,
     BudgetsReported,
     Event,
     FirstToken,
@@ -24,13 +25,14 @@ from plimsoll.governor.events import (
 )
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
-from plimsoll.sim.agenda import ARRIVAL, LEAVING, REPLICA, REPORT, TIMER, Agenda
+from plimsoll.sim.agenda import ARRIVAL, FAILURE, LEAVING, RECOVERY, REPLICA, REPORT, TIMER, Agenda
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.asking import arrived
 from plimsoll.sim.fitting import whole_blocks
 from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, OUTGROWN, Job, Output
+from plimsoll.sim.outage import Outage
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 
@@ -54,6 +56,7 @@ class Simulation:
         settled: Callable[[Settle], None],
         start_at: float = EPOCH,
         seen: Callable[[float, Decision], None] | None = None,
+        outages: Iterable[Outage] = (),
     ) -> None:
         self.policy = policy
         self.now = start_at
@@ -69,6 +72,10 @@ class Simulation:
         self._agenda = Agenda()
         self.fleet = Fleet(policy, profiles, start_at)
         self._wakes = self.fleet.wakes
+        for outage in outages:
+            number = self.fleet.numbers[outage.replica]
+            self._agenda.put(start_at + outage.at, FAILURE, number)
+            self._agenda.put(start_at + outage.at + outage.lasts, RECOVERY, number)
         self._flights: dict[int, Flight] = {}
         self._events: deque[Event] = deque()  # those that follow from the one in hand
         self._handling = False
@@ -131,8 +138,18 @@ class Simulation:
             self._timer_at = inf
             self._send(TimerFired(at))
         else:
-            self._leave(self._agenda.pop()[2])
+            self._come(priority)
         return True
+
+    def _come(self, priority: int) -> None:
+        """What the agenda holds: the rarer things."""
+        number = self._agenda.pop()[2]
+        if priority == LEAVING:
+            self._leave(number)
+        elif priority == FAILURE:
+            self._fail(number)
+        else:
+            self.fleet.restart(number, self.now)
 
     def _report(self) -> None:
         self._report_at = self.now + self._probe_every
@@ -164,6 +181,23 @@ class Simulation:
             self._send(RequestCancelled(self.now, request_id))
         else:
             self._end(flight, flight.job, Outcome.ABORTED, Reason.CLIENT_LEFT)
+
+    def _fail(self, number: int) -> None:
+        """A replica goes down: answers that have begun break off, what has shown no token may be tried elsewhere."""
+        self._take(number, self.fleet.advance(number, self.now))
+        self.fleet.fail(number)
+        replica = self.fleet.replicas[number]
+        lost = [(flight, flight.job) for flight in self._flights.values() if flight.replica == number and flight.job]
+        told = [replica.output_so_far(job) for _, job in lost]
+        for (flight, job), tokens in zip(lost, told, strict=True):
+            if tokens and flight.streaming:
+                self._finish(flight, job, tokens, self.now, Outcome.FAILED, Reason.CONNECTION_LOST)
+            else:
+                flight.job, flight.replica = None, -1
+                self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECTION_LOST))
+        for _, job in lost:
+            replica.cancel(job.id)
+        self._wakes.set(number, inf)
 
     def _end(self, flight: Flight, job: Job, outcome: Outcome, reason: Reason) -> None:
         """End a request that runs."""
@@ -213,6 +247,9 @@ class Simulation:
         output = flight.output_tokens
         cap = decision.max_output_tokens or flight.max_output_tokens
         number = self.fleet.numbers[decision.replica]
+        if number in self.fleet.down:
+            self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECT_FAILED))
+            return
         job = Job(
             flight.request_id,
             flight.prompt_tokens,

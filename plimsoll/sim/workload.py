@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.sim.arrival import Arrival
+from plimsoll.sim.outage import Outage
 from plimsoll.sim.randomness import stream
 from plimsoll.sim.tenantprofile import Bursts, Lengths, TenantProfile
 from plimsoll.sim.tracetraffic import TraceTraffic
@@ -26,18 +27,20 @@ _VARIANTS: Final = 1 << 33  # names of shared beginnings lie above those of sess
 class Workload:
     """Tenants, traces and a duration in s. `arrivals(seed)` is the same for the same seed, whoever else takes part."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a workload is made of
         self,
         tenants: tuple[TenantProfile, ...],
         duration: float,
         model: str = "",
         traces: tuple[TraceTraffic, ...] = (),
         start_at: float | None = None,
+        outages: tuple[Outage, ...] = (),
     ) -> None:
         self.tenants = tenants
         self.duration = duration
         self.model = model
         self.traces = traces
+        self.outages = outages
         self.start_at = start_at
         """UTC epoch s at which simulated time starts; None: the simulation's own."""
 
@@ -61,10 +64,12 @@ class Workload:
 
     def lasting(self, duration: float, model: str) -> "Workload":
         """The same for so long (0: as it is), with a model for whoever names none."""
-        return Workload(self.tenants, duration or self.duration, self.model or model, self.traces, self.start_at)
+        return Workload(
+            self.tenants, duration or self.duration, self.model or model, self.traces, self.start_at, self.outages
+        )
 
     def _with(self, tenants: tuple[TenantProfile, ...], traces: tuple[TraceTraffic, ...]) -> "Workload":
-        return Workload(tenants, self.duration, self.model, traces, self.start_at)
+        return Workload(tenants, self.duration, self.model, traces, self.start_at, self.outages)
 
     def arrivals(self, seed: int) -> Iterator[Arrival]:
         """All requests, in order of time; ties go by the order of tenants, traces last."""

@@ -13,9 +13,10 @@ traces:
 
 from plimsoll.errors import PolicyError
 from plimsoll.policy.section import Faults, Section, compose
+from plimsoll.sim.outage import Outage
 from plimsoll.sim.tracetraffic import TraceTraffic
 from plimsoll.sim.workload import Workload
-from plimsoll.sim.workloadclock import Clock, clock_of
+from plimsoll.sim.workloadclock import Clock, clock_of, instant
 from plimsoll.sim.workloadtenant import tenant_phases
 from plimsoll.sim.workloadtrace import ReadTrace, no_traces, trace_of
 
@@ -54,7 +55,7 @@ def _workload(top: Section, read_trace: ReadTrace) -> Workload:
         section.done()
     if not tenants and not traces and not top.faults.all:
         top.fault("tenants", "none is given, and no traces", "tenants: [{name: acme, rate: 2}]")
-    return Workload(tuple(tenants), duration, model, traces, clock.start_at)
+    return Workload(tuple(tenants), duration, model, traces, clock.start_at, _outages(top, clock))
 
 
 def _traces(top: Section, clock: Clock, read_trace: ReadTrace) -> tuple[TraceTraffic, ...]:
@@ -63,3 +64,17 @@ def _traces(top: Section, clock: Clock, read_trace: ReadTrace) -> tuple[TraceTra
         traces.append(trace_of(section, clock, read_trace))
         section.done()
     return tuple(traces)
+
+
+def _outages(top: Section, clock: Clock) -> tuple[Outage, ...]:
+    found: list[Outage] = []
+    for section in top.sections("outages"):
+        for key in ("at", "replica", "lasts"):
+            section.required(key)
+        outage = Outage(instant(section, "at", clock, 0.0), section.text("replica"), section.duration("lasts", 1.0))
+        of_it = [each for each in found if each.replica == outage.replica]
+        if any(each.at < outage.at + outage.lasts and outage.at < each.at + each.lasts for each in of_it):
+            section.fault("at", "overlaps with an outage before it")
+        found.append(outage)
+        section.done()
+    return tuple(found)

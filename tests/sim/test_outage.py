@@ -1,0 +1,61 @@
+"""A replica that fails: what ran there breaks off or is tried elsewhere, nobody is lost, and it comes back empty."""
+
+from collections import Counter
+
+import pytest
+
+from plimsoll.errors import PolicyError
+from plimsoll.governor.decisions import Dispatch, Settle
+from plimsoll.sim.outage import Outage
+from plimsoll.sim.simulation import EPOCH, Simulation
+from plimsoll.sim.workload import Workload
+from plimsoll.sim.workloaddocument import parse
+from plimsoll.slo.outcome import Outcome, Reason
+from tests.sim.world import POLICY, PROFILES, tenant
+
+DOWN = Outage(20.0, "http://r1", 15.0)
+
+
+def test_what_ran_there_breaks_off_or_moves() -> None:
+    load = Workload((tenant("acme", 8.0), tenant("eel", 4.0, streaming=False)), 60.0, "m")
+    settles: list[Settle] = []
+    dispatched: list[tuple[float, str]] = []
+
+    def seen(at: float, decision: object) -> None:
+        if isinstance(decision, Dispatch):
+            dispatched.append((at - EPOCH, decision.replica))
+
+    run = Simulation(POLICY, PROFILES, load.arrivals(1), settles.append, seen=seen, outages=[DOWN])
+    run.run()
+    records = [settle.record for settle in settles]
+    assert len(records) == run.num_arrived == len({record.request_id for record in records})
+    ends = Counter((record.outcome, record.reason) for record in records)
+    broken = ends[Outcome.FAILED, Reason.CONNECTION_LOST]
+    assert broken > 0
+    assert broken + ends[Outcome.COMPLETED, Reason.DONE] == len(records)
+    assert all(record.output_tokens > 0 for record in records if record.outcome is Outcome.FAILED)
+    moved = [record for record in records if record.attempts > 1]
+    assert moved
+    assert all(record.replica == "http://r2" for record in moved)
+    during = [replica for at, replica in dispatched if DOWN.at + 1e-6 < at < DOWN.at + DOWN.lasts]
+    assert set(during) == {"http://r2"}
+    after = [replica for at, replica in dispatched if at > DOWN.at + DOWN.lasts + 2.0]
+    assert set(after) == {"http://r1", "http://r2"}
+
+
+def test_the_same_outage_gives_the_same_rows() -> None:
+    load = Workload((tenant("acme", 8.0, shared_tokens=1024),), 40.0, "m")
+    sides = []
+    for _ in range(2):
+        settles: list[Settle] = []
+        Simulation(POLICY, PROFILES, load.arrivals(1), settles.append, outages=[DOWN]).run()
+        sides.append(settles)
+    assert sides[0] == sides[1]
+
+
+def test_outages_are_read() -> None:
+    text = "tenants: [{name: a, rate: 1}]\noutages: [{at: 20s, replica: 'http://r1', lasts: 15s}%s]"
+    assert parse(text % "", "w").outages == (DOWN,)
+    with pytest.raises(PolicyError) as raised:
+        parse(text % ", {at: 30s, replica: 'http://r1', lasts: 1s}, {at: 1s, replica: x}", "w")
+    assert [fault.path for fault in raised.value.faults] == ["outages[1].at", "outages[2].lasts"]
