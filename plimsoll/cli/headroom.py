@@ -53,7 +53,7 @@ def headroom(
     policy = policy_at(config, rules)
     load = _workload(workload, duration, policy)
     names = _names(policy, load, tier, tenant)
-    plan = _Plan(config, workload, rules, duration, names, {} if data is None else _spent(data))
+    plan = _Plan(config, workload, rules, duration, names, {} if data is None else spent_of(data))
     with Crew(jobs) as crew:
         searches, more = _Search(plan, load, policy, crew).all(range(first_seed, first_seed + seeds))
     found = answer_of(searches, names or load.names, more, complete=not crew.stopping)
@@ -166,7 +166,7 @@ def _names(policy: Policy, load: Workload, tier: str, tenant: str) -> tuple[str,
     return names
 
 
-def _spent(data: Path) -> dict[Key, Spent]:
+def spent_of(data: Path) -> dict[Key, Spent]:
     """This month's judged and bad so far, by promise, from the log of a data directory; its last arrival is now."""
     from plimsoll.analytics.gathering import EVERYTHING, zone_of  # noqa: PLC0415 - DuckDB, only where it is needed
     from plimsoll.cli.report import data_directory  # noqa: PLC0415 - as above

@@ -24,6 +24,7 @@ from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.spending import Spending
 from plimsoll.sim.summary import LeftOut, ReplicaSummary, Run
 from plimsoll.sim.workload import Workload
+from plimsoll.slo.outcome import Reason
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.projections import Projections
 
@@ -31,6 +32,8 @@ NUM_SLICES = 600
 """Looks at the progress, the interrupt, the replicas and the journal, over a run …"""
 SHORTEST_SLICE, LONGEST_SLICE = 1.0, 20.0
 """… but no nearer and no farther from one another than this, simulated s."""
+
+_TOO_LONG = frozenset({Reason.ENGINE_REFUSED, Reason.PROMPT_TOO_LONG})
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class _Running:
         )
         self._looks = _Looks()
         self._longest: dict[str, int] = {}  # prompt by pool
+        self._too_long = 0  # requests that no engine of their model could ever hold
 
     def run(self) -> Run:
         report = self._report_kept(self._task.data) if self._task.data is not None else self._report_of(None)
@@ -124,6 +128,11 @@ class _Running:
             step = min(self._longest.get(pool.name, 0), profile.max_batched_tokens)
             found = [beyond_fit(profile, 0, context), beyond_fit(profile, step, 0)]
             notes += [f"Pool {pool.name} is extrapolated: {why}." for why in found if why]
+        if self._too_long:
+            notes.append(
+                f"{self._too_long:,} requests of seed {self._task.seed} are longer than their engines could ever hold: "
+                "refused, and no objective judges them."
+            )
         return tuple(notes)
 
     def _report_of(self, journal: Journal | None) -> Report:
@@ -161,6 +170,8 @@ class _Running:
             self._progress(min(until, simulation.now) - self._start_at, simulation.num_arrived)
 
     def _measure(self, record: Record) -> None:
+        if record.reason in _TOO_LONG:
+            self._too_long += 1
         if record.prompt_tokens > self._longest.get(record.pool, 0):
             self._longest[record.pool] = record.prompt_tokens
 

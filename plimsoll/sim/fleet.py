@@ -70,13 +70,9 @@ class Fleet:
             reports[number] = structs.replace(reports[number], healthy=False)
         return tuple(reports)
 
-    def fail(self, number: int) -> None:
-        """A replica is gone; whoever ran there has been told, and cancelled."""
-        self.down.add(number)
-
-    def restart(self, number: int, at: float) -> None:
-        """It is there again: a new process, nothing in its cache, cold where its profile says so."""
-        self.down.discard(number)
-        replica = self.replicas[number]
-        self.replicas[number] = engine_for(self.profiles[number], replica.name, at, self._known)
+    def renew(self, number: int, at: float, *, down: bool) -> None:
+        """A new process in a replica's place, its caches empty, cold where its profile says so; or none, when down."""
+        if not down:
+            self.down.discard(number)
+        self.replicas[number] = engine_for(self.profiles[number], self.replicas[number].name, at, self._known)
         self.wakes.set(number, inf)

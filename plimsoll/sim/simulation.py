@@ -138,18 +138,17 @@ class Simulation:
             self._timer_at = inf
             self._send(TimerFired(at))
         else:
-            self._come(priority)
+            self._come(priority, self._agenda.pop()[2])
         return True
 
-    def _come(self, priority: int) -> None:
-        """What the agenda holds: the rarer things."""
-        number = self._agenda.pop()[2]
+    def _come(self, priority: int, number: int) -> None:
+        """The rarer things."""
         if priority == LEAVING:
             self._leave(number)
         elif priority == FAILURE:
             self._fail(number)
         else:
-            self.fleet.restart(number, self.now)
+            self.fleet.renew(number, self.now, down=False)
 
     def _report(self) -> None:
         self._report_at = self.now + self._probe_every
@@ -185,19 +184,15 @@ class Simulation:
     def _fail(self, number: int) -> None:
         """A replica goes down: answers that have begun break off, what has shown no token may be tried elsewhere."""
         self._take(number, self.fleet.advance(number, self.now))
-        self.fleet.fail(number)
-        replica = self.fleet.replicas[number]
+        self.fleet.down.add(number)
         lost = [(flight, flight.job) for flight in self._flights.values() if flight.replica == number and flight.job]
-        told = [replica.output_so_far(job) for _, job in lost]
-        for (flight, job), tokens in zip(lost, told, strict=True):
-            if tokens and flight.streaming:
+        for flight, job in lost:
+            if (tokens := self.fleet.replicas[number].output_so_far(job)) and flight.streaming:
                 self._finish(flight, job, tokens, self.now, Outcome.FAILED, Reason.CONNECTION_LOST)
             else:
                 flight.job, flight.replica = None, -1
                 self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECTION_LOST))
-        for _, job in lost:
-            replica.cancel(job.id)
-        self._wakes.set(number, inf)
+        self.fleet.renew(number, self.now, down=True)
 
     def _end(self, flight: Flight, job: Job, outcome: Outcome, reason: Reason) -> None:
         """End a request that runs."""

@@ -5,7 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from plimsoll.cli.headroom import spent_of
+from plimsoll.cli.simulate import simulate
 from plimsoll.sim.headroom import Headroom
+from plimsoll.sim.trial import Key
 from tests.cli.running import Inside
 
 POLICY = """
@@ -48,6 +51,16 @@ def test_the_answer_does_not_depend_on_the_jobs(
     assert found.factor.mean is not None
     assert found.factor.mean > 1.5
     assert found.complete
+
+
+def test_what_a_month_has_spent_is_counted(files: Path) -> None:
+    simulate(config=files / "policy.yaml", workload=files / "w.yaml", out=files / "live")
+    found = spent_of(files / "live")
+    key = Key("acme", "gold", "ttft")
+    assert 20 < found[key].num_judged < 80
+    days = found[key].seconds_left / 86_400
+    assert days == pytest.approx(27, abs=0.01)  # from 5 January to the end of the month
+    assert {each.tenant for each in found} == {"acme", "batch"}
 
 
 @pytest.mark.parametrize(

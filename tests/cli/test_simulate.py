@@ -126,6 +126,16 @@ def test_what_a_trace_leaves_out_is_counted(files: Path, capsys: pytest.CaptureF
         run(files, "strict", workload="traced.yaml")
 
 
+def test_what_no_engine_could_hold_is_counted(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "t.csv").write_text("at,prompt_tokens,output_tokens\n0,50,5\n1,2000000,5\n2,50,5\n")
+    (files / "traced.yaml").write_text("traces: [{file: t.csv, tenants: [{name: acme}]}]")
+    out = run(files, "long", workload="traced.yaml")
+    assert "1 requests of seed 1 are longer than their engines could ever hold" in capsys.readouterr().out
+    summary = msgspec.json.decode((out / "summary.json").read_bytes(), type=Summary)
+    assert summary.groups[0].num == (3,)
+    assert summary.groups[0].outcomes[0]["completed"] == 2
+
+
 def test_going_beyond_a_fit_is_noted(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     narrow = profiles.load("tiny-vllm-cpu")
     text = (
