@@ -12,7 +12,6 @@ from plimsoll.cli.crew import Stopped, Tell
 from plimsoll.cli.report import make
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.engine.steptime import beyond_fit
 from plimsoll.errors import UsageError
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.events import ReplicaReport
@@ -101,7 +100,6 @@ class _Running:
             policy, profiles_of(policy), arrivals, self._settled.append, self._start_at, outages=load.outages
         )
         self._looks = _Looks()
-        self._longest: dict[str, int] = {}  # prompt by pool
         self._too_long = 0  # requests that no engine of their model could ever hold
 
     def run(self) -> Run:
@@ -116,24 +114,17 @@ class _Running:
             complete=simulation.ended,
             spending=self._spending.curves(),
             duration=self._duration,
-            notes=self._beyond(),
+            notes=self._notes(),
         )
 
-    def _beyond(self) -> tuple[str, ...]:
-        """Where engines were asked for more than their profiles were fitted on."""
-        known, notes = profiles_of(self._policy), []
-        for pool in self._policy.pools:
-            profile = known[pool.profile or ""]
-            context = self._looks.most_context(pool.name, self._policy, profile)
-            step = min(self._longest.get(pool.name, 0), profile.max_batched_tokens)
-            found = [beyond_fit(profile, 0, context), beyond_fit(profile, step, 0)]
-            notes += [f"Pool {pool.name} is extrapolated: {why}." for why in found if why]
-        if self._too_long:
-            notes.append(
-                f"{self._too_long:,} requests of seed {self._task.seed} are longer than their engines could ever hold: "
-                "refused, and no objective judges them."
-            )
-        return tuple(notes)
+    def _notes(self) -> tuple[str, ...]:
+        """What was asked of engines that none of them could do."""
+        if not self._too_long:
+            return ()
+        return (
+            f"{self._too_long:,} requests of seed {self._task.seed} are longer than their engines could ever hold: "
+            "refused, and no objective judges them.",
+        )
 
     def _report_of(self, journal: Journal | None) -> Report:
         return report_of(self._records(journal), self._policy, source=f"simulation, seed {self._task.seed}")
@@ -160,7 +151,7 @@ class _Running:
                 if journal is not None:
                     journal.settle(settle)
                 self._spending.add(settle.record)
-                self._measure(settle.record)
+                self._too_long += settle.record.reason in _TOO_LONG
                 yield settle.record
             self._settled.clear()
             if not simulation.ended:
@@ -168,12 +159,6 @@ class _Running:
             if journal is not None:
                 journal.flush()
             self._progress(min(until, simulation.now) - self._start_at, simulation.num_arrived)
-
-    def _measure(self, record: Record) -> None:
-        if record.reason in _TOO_LONG:
-            self._too_long += 1
-        if record.prompt_tokens > self._longest.get(record.pool, 0):
-            self._longest[record.pool] = record.prompt_tokens
 
 
 class _Looks:
@@ -183,26 +168,17 @@ class _Looks:
         self._num = 0
         self._busy: list[int] = []
         self._sums: list[list[float]] = []
-        self._most: list[float] = []  # KV usage
 
     def add(self, reports: tuple[ReplicaReport, ...]) -> None:
         if not self._num:
             self._busy = [0] * len(reports)
             self._sums = [[0.0, 0.0, 0.0] for _ in reports]
-            self._most = [0.0] * len(reports)
         self._num += 1
         for number, report in enumerate(reports):
             running, waiting = report.running or 0, report.waiting or 0
-            self._most[number] = max(self._most[number], report.kv_usage or 0.0)
             self._busy[number] += running + waiting > 0
             for place, value in enumerate((report.kv_usage or 0.0, running, waiting)):
                 self._sums[number][place] += value
-
-    def most_context(self, pool: str, policy: Policy, profile: EngineProfile) -> int:
-        """The most KV tokens that a replica of a pool was seen to hold."""
-        names = [each.name for each in policy.pools for _ in each.replicas]
-        most = max((most for name, most in zip(names, self._most, strict=False) if name == pool), default=0.0)
-        return int(most * profile.num_blocks * profile.block_size)
 
     def replicas(self, simulation: Simulation, policy: Policy) -> tuple[ReplicaSummary, ...]:
         pools = [pool.name for pool in policy.pools for _ in pool.replicas]

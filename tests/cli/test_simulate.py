@@ -137,7 +137,6 @@ def test_what_no_engine_could_hold_is_counted(files: Path, capsys: pytest.Captur
 
 
 def test_going_beyond_a_fit_is_noted(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    narrow = profiles.load("tiny-vllm-cpu")
     text = (
         (profiles.SHIPPED / "tiny-vllm-cpu.yaml")
         .read_text()
@@ -147,9 +146,7 @@ def test_going_beyond_a_fit_is_noted(files: Path, capsys: pytest.CaptureFixture[
     policy = POLICY.replace("h100-llama70b-tp8", str(files / "narrow.yaml"))
     (files / "policy.yaml").write_text(policy)
     run(files, "narrow", duration=5.0)
-    assert f"Pool chat is extrapolated: {narrow.max_batched_tokens} tokens in a step, fitted up to 100." in (
-        capsys.readouterr().out
-    )
+    assert "steps (chat) had more tokens or context than their profile was fitted on" in capsys.readouterr().out
 
 
 def test_ctrl_c_ends_all_processes_in_order(files: Path) -> None:
