@@ -25,14 +25,14 @@ from plimsoll.governor.events import (
 )
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
-from plimsoll.sim.agenda import ARRIVAL, FAILURE, LEAVING, RECOVERY, REPLICA, REPORT, TIMER, Agenda
+from plimsoll.sim.agenda import ARRIVAL, FAILURE, LEAVING, REPLICA, REPORT, TIMER, Agenda
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.asking import arrived
 from plimsoll.sim.fitting import whole_blocks
 from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, OUTGROWN, Job, Output
-from plimsoll.sim.outage import Outage
+from plimsoll.sim.outage import Outage, schedule
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 
@@ -72,10 +72,7 @@ class Simulation:
         self._agenda = Agenda()
         self.fleet = Fleet(policy, profiles, start_at)
         self._wakes = self.fleet.wakes
-        for outage in outages:
-            number = self.fleet.numbers[outage.replica]
-            self._agenda.put(start_at + outage.at, FAILURE, number)
-            self._agenda.put(start_at + outage.at + outage.lasts, RECOVERY, number)
+        schedule(outages, self._agenda, self.fleet.numbers, start_at)
         self._flights: dict[int, Flight] = {}
         self._events: deque[Event] = deque()  # those that follow from the one in hand
         self._handling = False
@@ -144,11 +141,10 @@ class Simulation:
     def _come(self, priority: int, number: int) -> None:
         """The rarer things."""
         if priority == LEAVING:
-            self._leave(number)
-        elif priority == FAILURE:
-            self._fail(number)
-        else:
-            self.fleet.renew(number, self.now, down=False)
+            return self._leave(number)
+        if priority == FAILURE:
+            return self._fail(number)
+        return self.fleet.renew(number, self.now, down=False)
 
     def _report(self) -> None:
         self._report_at = self.now + self._probe_every
@@ -187,8 +183,8 @@ class Simulation:
         self.fleet.down.add(number)
         lost = [(flight, flight.job) for flight in self._flights.values() if flight.replica == number and flight.job]
         for flight, job in lost:
-            if (tokens := self.fleet.replicas[number].output_so_far(job)) and flight.streaming:
-                self._finish(flight, job, tokens, self.now, Outcome.FAILED, Reason.CONNECTION_LOST)
+            if (num := self.fleet.replicas[number].output_so_far(job)) and flight.streaming:
+                self._finish(flight, job, num, self.now, Outcome.FAILED, Reason.CONNECTION_LOST)
             else:
                 flight.job, flight.replica = None, -1
                 self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECTION_LOST))
@@ -267,8 +263,6 @@ class Simulation:
             return
         flight.replica, flight.job = number, job
         self._take(number, outputs)
-
-    # What replicas tell.
 
     def _take(self, number: int, outputs: list[Output]) -> None:
         for output in outputs:
