@@ -42,6 +42,7 @@ HOT = [
     "plimsoll/slo/timing.py",
     "plimsoll/storage/appender.py",
     "plimsoll/storage/journal.py",
+    "plimsoll/telemetry/prometheus.py",
 ]
 """Plain typed classes only; modules that define msgspec values or enums stay as they are."""
 

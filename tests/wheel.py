@@ -18,6 +18,7 @@ COMPILED_TESTS = (
         for name in ("driver_flow", "exchange", "failures", "oracle", "reader", "stream")
     ),
     "tests/storage/test_journal.py",
+    "tests/telemetry/test_prometheus_page.py",
 )
 
 

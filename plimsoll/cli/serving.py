@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -33,6 +34,7 @@ from plimsoll.telemetry.exposition import Page
 from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
 
 CLOCK_EVERY: Final = 10.0  # s between looks at the time of day
+MOST_FILES: Final = 1 << 16  # descriptors that we ask for: 10,000 clients with their engines take a third of it
 _log = logging.getLogger("plimsoll.gateway")
 
 
@@ -150,6 +152,7 @@ async def serve_until_told(settings: Settings) -> None:
     if settings.ledger is not None and not settings.ledger.startswith(("postgresql://", "postgresql+psycopg://")):
         raise UsageError("--ledger: must be postgresql://user@host/name; without it the data directory has the books")
     promise = read_promise(settings)
+    allow_files()
     clock = wall_clock()
     journal = Journal.open(settings.data, settings.writer, clock=clock)
     app = App(promise, journal, clock)
@@ -210,6 +213,16 @@ async def _either(*runs: Coroutine[Any, Any, object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def allow_files(most: int = MOST_FILES) -> int:
+    """Use what the system allows: a stream takes two descriptors, shells often give 1,024. Returns the limit now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
 
 
 def _token(data: Path) -> tuple[Path, str]:

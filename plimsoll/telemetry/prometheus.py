@@ -73,6 +73,9 @@ class Histogram:
         return sum([num * edge_of(index) for index, num in self.buckets.items()])
 
 
+VERDICTS: Final = ("bad", "censored", "excluded", "good")
+
+
 class Verdicts:
     """What one objective said: requests, for token objectives tokens; what was not judged in requests."""
 
@@ -172,7 +175,7 @@ class Metrics:
         page.family("plimsoll_verdicts_total", "counter", "What each objective said: requests, of itl tokens.")
         for (tenant, tier), owner in owners:
             for objective, counts in sorted(owner.verdicts.items()):
-                for verdict in Verdicts.__slots__:
+                for verdict in VERDICTS:
                     num = getattr(counts, verdict)
                     page.sample(num, tenant=tenant, tier=tier, objective=objective, verdict=verdict)
             yield

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import resource
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from plimsoll.cli.serving import allow_files
 from tests.gateway.tinyengine import Engine, engines, until
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}
@@ -205,3 +207,15 @@ def test_idle_memory(tmp_path: Path) -> None:
                 assert resident_kilobytes(served.process.pid) < 90 * 1024
 
     asyncio.run(scenario())
+
+
+def test_the_limit_of_open_files_is_raised_to_what_is_allowed() -> None:
+    """With the 1,024 of most shells, 500 streams would be the end."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        assert allow_files(512) == 512
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (512, before[1])
+        assert allow_files(300) == 512, "a limit that is high enough stays"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
