@@ -55,11 +55,11 @@ class PromiseLine:
             return False
         if self.num == 0:
             return True
-        self._forget(at)
-        return self._redeems(at, likeness) or self._still_serves(at, available / needed - 1.0, gap)
+        return self.redeems(at, likeness) or self._still_serves(at, available / needed - 1.0, gap)
 
-    def _redeems(self, at: float, likeness: int = 0) -> bool:
+    def redeems(self, at: float, likeness: int = 0) -> bool:
         """Whether it was promised this: then that promise is kept."""
+        self._forget(at)
         for place in range(self.num):
             if self._instants[place] > at + EARLY:
                 return False

@@ -31,6 +31,8 @@ class Bucket:
         """Whether `amount` may be taken now. More than a whole minute's worth may go when the bucket is full."""
         self._refill(at)
         needed = min(amount, self.capacity)
+        if self.promises.num and self.promises.redeems(at, likeness):
+            return True  # also where others were settled above their estimate since: later ones wait for that
         return self.promises.allows(at, self.level, needed, needed / self.rate, likeness)
 
     def take(self, amount: float) -> None:

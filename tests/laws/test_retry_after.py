@@ -18,6 +18,8 @@ from plimsoll.governor.events import (
     TimerFired,
 )
 from plimsoll.governor.governor import Governor
+from plimsoll.governor.promises import HORIZON
+from plimsoll.governor.tenants import Bucket
 from plimsoll.policy.policy import Limits, Pool, Tenant, Tier
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Reason
@@ -180,3 +182,34 @@ def test_a_flood_that_does_not_obey_pushes_nobody_out_for_ever() -> None:
         decisions = clients.governor.handle(RequestArrived(at, num + 1, "ada", "m", 200))
         longest = max([longest, *(d.retry_after for d in decisions if isinstance(d, Reject))])
     assert 1.0 <= longest <= 61.0
+
+
+def test_a_promise_is_kept_though_others_turned_out_longer() -> None:
+    """Outputs are settled far above what was estimated: that delays promises to come, and breaks none that is out."""
+    bucket = Bucket(600, START)
+    dice = Random(4)
+    promised: list[tuple[float, int]] = []
+    kept, broken, taken, at = 0, 0, 0.0, START
+    for number in range(400):
+        at += dice.expovariate(0.15)
+        while promised and promised[0][0] <= at:
+            due, likeness = promised.pop(0)
+            if bucket.has(30.0, due, likeness):
+                kept += 1
+                taken += 30.0 + 60.0
+                bucket.take(30.0)
+                bucket.take(60.0)  # settled at three times its estimate
+            else:
+                broken += 1
+        if bucket.has(30.0, at, number):
+            taken += 90.0
+            bucket.take(30.0)
+            bucket.take(60.0)
+        else:
+            seconds = bucket.retry_after(30.0, at, number)
+            if seconds < HORIZON:  # beyond it nothing is promised, it is only told
+                promised.append((at + seconds, number))
+                promised.sort()
+    assert kept > 30
+    assert broken == 0
+    assert taken <= 600 + (at - START) * 10.0 + 31 * 90.0, "the rate holds, but for what was promised"

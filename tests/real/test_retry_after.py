@@ -164,6 +164,7 @@ def minutes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", CASES)
 def test_for_minutes(name: str, minutes: dict[str, Seen]) -> None:
     figures = "\n".join(report(minutes))
