@@ -13,12 +13,15 @@ from plimsoll.cli.report import make
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import UsageError
+from plimsoll.governor import recording
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
 from plimsoll.policy.presets import preset
+from plimsoll.requestlog.codec import encode
 from plimsoll.requestlog.record import Record
+from plimsoll.sim.budgets import SimulatedBudgets
 from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.spending import Spending
 from plimsoll.sim.summary import LeftOut, ReplicaSummary, Run
@@ -26,12 +29,15 @@ from plimsoll.sim.workload import Workload
 from plimsoll.slo.outcome import Reason
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.projections import Projections
+from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE
 
 NUM_SLICES = 600
 """Looks at the progress, the interrupt, the replicas and the journal, over a run …"""
 SHORTEST_SLICE, LONGEST_SLICE = 1.0, 20.0
 """… but no nearer and no farther from one another than this, simulated s."""
 
+MINUTE = 60.0
+"""Simulated s between assessments of the budgets, as live."""
 _TOO_LONG = frozenset({Reason.ENGINE_REFUSED, Reason.PROMPT_TOO_LONG})
 
 
@@ -100,6 +106,8 @@ class _Running:
             policy, profiles_of(policy), arrivals, self._settled.append, self._start_at, outages=load.outages
         )
         self._looks = _Looks()
+        self._budgets = SimulatedBudgets(policy)
+        self._assess_at = self._start_at + MINUTE
         self._too_long = 0  # requests that no engine of their model could ever hold
 
     def run(self) -> Run:
@@ -151,14 +159,29 @@ class _Running:
                 if journal is not None:
                     journal.settle(settle)
                 self._spending.add(settle.record)
+                self._budgets.settled(settle)
                 self._too_long += settle.record.reason in _TOO_LONG
                 yield settle.record
             self._settled.clear()
+            if until >= self._assess_at:
+                self._assess(until, journal)
             if not simulation.ended:
                 self._looks.add(simulation.fleet.report(until))
             if journal is not None:
                 journal.flush()
             self._progress(min(until, simulation.now) - self._start_at, simulation.num_arrived)
+
+    def _assess(self, at: float, journal: Journal | None) -> None:
+        """As the budget service does once a minute: decide, write it down, tell the governor."""
+        self._assess_at += MINUTE
+        num_before = len(self._budgets.decisions)
+        report = self._budgets.minute(at)
+        if journal is not None:
+            for decided in self._budgets.decisions[num_before:]:
+                journal.note(at, DECISION_NOTE, encode(decided))
+            journal.note(at, BUDGETS_NOTE, recording.encode(report))
+        if not self._simulation.ended:
+            self._simulation.tell(report)
 
 
 class _Looks:

@@ -17,9 +17,14 @@ from plimsoll.cli.simulating import Task, never, quiet, run_task
 from plimsoll.engine import profiles
 from plimsoll.errors import PolicyError, TraceError, UsageError
 from plimsoll.sim.estimate import estimate
+from plimsoll.sim.simulation import EPOCH
 from plimsoll.sim.summary import Summary, summarise
 from plimsoll.sim.workloaddocument import parse
 from plimsoll.slo.student import student
+from plimsoll.storage.audit import audit
+from plimsoll.storage.chronicle import Wanted, chronicle
+from plimsoll.storage.datadir import DataDirectory
+from plimsoll.storage.ledger import LedgerDatabase
 from plimsoll.storage.query import records
 
 POLICY = """
@@ -219,3 +224,13 @@ def test_a_slow_machine_leaves_the_same_rows(files: Path) -> None:
         left.append([(path.name, path.read_bytes()) for path in written])
     assert left[0]
     assert left[0] == left[1]
+
+
+def test_budgets_are_assessed_each_simulated_minute_and_the_books_agree(files: Path) -> None:
+    """What the budget service would have told and decided lies in the journal; a second pass over it finds it right."""
+    home = run(files, "out", duration=150.0)
+    told = list(chronicle(home, Wanted(kind="budget")))
+    assert {(entry.tenant, round(entry.at - EPOCH)) for entry in told} >= {("acme", 60), ("bolt", 60)}
+    paths = DataDirectory(home)
+    with LedgerDatabase(paths.ledger) as books:
+        assert audit(paths, books).findings == ()
