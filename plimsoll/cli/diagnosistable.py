@@ -24,6 +24,7 @@ def show_findings(found: Findings, zone: str, console: Console) -> None:
     first, last = instant_text(found.first_arrival, zone), instant_text(found.last_arrival, zone)
     unknown = "" if found.unknown_ratio is None else f"; {found.unknown_ratio:.1%} of all time is explained by nothing"
     console.print(f"{first} to {last}{unknown}\n")
+    console.print("[bold]Who waited for whose requests[/] (s; bold: more than half)")
     console.print(_matrix(found.crowding))
     if not found.tenants:
         console.print(
@@ -33,8 +34,8 @@ def show_findings(found: Findings, zone: str, console: Console) -> None:
         _show_tenant(tenant, zone, console)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), title_style="bold")
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for i, column in enumerate(columns):
         table.add_column(escape(column), justify="left" if i == 0 else "right", no_wrap=True)
     return table
@@ -43,9 +44,7 @@ def _table(title: str, *columns: str) -> Table:
 def _matrix(matrix: Matrix) -> Table:
     sums = [sum(row[j] for row in matrix.seconds) for j in range(len(matrix.culprits))]
     shown = sorted(sorted(range(len(sums)), key=lambda j: -sums[j])[:MAX_COLUMNS])
-    table = _table(
-        "Who waited for whose requests (s; bold: more than half)", "", *(matrix.culprits[j] for j in shown), "in all"
-    )
+    table = _table("", *(matrix.culprits[j] for j in shown), "in all")
     for name, row in zip(matrix.victims, matrix.seconds, strict=True):
         total = sum(row)
         cells = [f"[bold]{row[j]:,.1f}[/]" if row[j] > total / 2 and total > 1.0 else f"{row[j]:,.1f}" for j in shown]
@@ -107,21 +106,23 @@ def show_explanation(found: Explanation, zone: str, console: Console) -> None:
         console.print(f"[red]missed {escape(broken)}[/]")
     if not found.broke:
         console.print("[green]missed no objective[/]")
-    timeline = _table("What happened", "after", "what")
+    timeline = _table("after", "what")
     timeline.columns[1].justify = "left"
     for moment in found.timeline:
         timeline.add_row(f"{moment.after:+.3f} s", escape(moment.what))
+    console.print("[bold]What happened[/]")
     console.print(timeline)
-    parts = _table(f"Where {format_duration(found.total)} went", "part", "time", "share", "how it is known")
+    parts = _table("part", "time", "share", "how it is known")
     for each in found.parts:
         parts.add_row(each.part, format_duration(each.seconds), f"{each.share:.1%}", each.how)
+    console.print(f"[bold]Where {format_duration(found.total)} went[/]")
     console.print(parts)
     if found.waited_for:
         waited = ", ".join(f"{escape(name)} {format_duration(s)}" for name, s in found.waited_for.items())
         console.print(f"Waited because of: {waited}.")
     console.print(f"Replica then: {found.replica_then}.")
     if found.neighbours:
-        beside = _table("Beside it, longest first", "request", "tenant", "prompt", "output", "together")
+        beside = _table("request", "tenant", "prompt", "output", "together")
         for neighbour in found.neighbours:
             beside.add_row(
                 neighbour.request,
@@ -130,6 +131,7 @@ def show_explanation(found: Explanation, zone: str, console: Console) -> None:
                 format_count(neighbour.output_tokens),
                 format_duration(neighbour.together),
             )
+        console.print("[bold]Beside it, longest first[/]")
         console.print(beside)
     for note in found.notes:
         console.print(f"[dim]{escape(note)}[/]")
