@@ -49,14 +49,15 @@ def parse(text: str, source: str) -> EngineProfile:
 def _yaml(text: str, source: str) -> Any:
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - heavy; most commands never read a profile
 
-    from plimsoll.policy.yamlreader import reader  # noqa: PLC0415 - as above
+    from plimsoll.policy.yamlreader import reader, wrong_with  # noqa: PLC0415 - as above
 
     try:
         return reader().load(text)
     except RecursionError as error:
         raise ProfileError(f"{source}: nested too deeply to be meant") from error
     except YAMLError as error:
-        raise ProfileError(f"{source}: not YAML: {error}") from error
+        line, words = wrong_with(error)
+        raise ProfileError(f"{source}: {words}" + (f" (line {line})" if line else "")) from error
 
 
 def _convert(data: Any, source: str) -> EngineProfile:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 
 from plimsoll.errors import Fault, PolicyError, UsageError
-from plimsoll.policy.yamlreader import reader
+from plimsoll.policy.yamlreader import reader, wrong_with
 
 
 class Sender(Struct, frozen=True):
@@ -58,7 +58,8 @@ def _from_yaml(source: str, text: str) -> Iterator[tuple[str, Mapping[str, objec
     try:
         document = reader().load(text)
     except YAMLError as error:
-        raise PolicyError(source, [Fault("", f"not YAML: {error}")]) from error
+        line, words = wrong_with(error)
+        raise PolicyError(source, [Fault("(document)", words, line)]) from error
     entries = document.get("tenants", document) if isinstance(document, dict) else document
     if isinstance(entries, dict):
         for name, key in entries.items():

@@ -11,12 +11,12 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from plimsoll import units
 from plimsoll.errors import Fault, UnitError
-from plimsoll.policy.yamlreader import reader
+from plimsoll.policy.yamlreader import reader, wrong_with
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -47,12 +47,8 @@ def compose(text: str, faults: Faults) -> "Section | None":
     """The top section of a YAML text; None (with a fault) where it is no YAML or no mapping."""
     try:
         node = reader().compose(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        faults.add("(document)", mark.line + 1 if mark else 0, f"not YAML: {error.problem or error.context}")
-        return None
     except YAMLError as error:
-        faults.add("(document)", 0, f"not YAML: {' '.join(str(error).split())}")
+        faults.add("(document)", *wrong_with(error))
         return None
     except RecursionError:
         faults.add("(document)", 0, "nested too deeply to be meant")

@@ -7,10 +7,15 @@ times as long. Here the hundred-and-first level is a fault of its line.
 from typing import Any, Final
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scanner import Scanner, ScannerError
 
 DEEPEST: Final = 100
 """Levels; our documents have six, an OpenSLO one eight."""
+
+
+class TooDeep(ScannerError):
+    """Levels beyond all meaning: YAML, but nothing of ours."""
 
 
 class _BoundedScanner(Scanner):
@@ -27,7 +32,16 @@ class _BoundedScanner(Scanner):
     def _check(self, depth: int) -> None:
         if depth >= DEEPEST:
             mark = self.reader.get_mark()
-            raise ScannerError(None, None, f"nested too deeply to be meant (beyond {DEEPEST} levels)", mark)
+            raise TooDeep(None, None, f"nested too deeply to be meant (beyond {DEEPEST} levels)", mark)
+
+
+def wrong_with(error: YAMLError) -> tuple[int, str]:
+    """The line (0: not known) and the words for what the library could not read, without the text around it."""
+    if not isinstance(error, MarkedYAMLError):
+        return 0, f"not YAML: {' '.join(str(error).split())}"
+    mark = error.problem_mark or error.context_mark
+    words = str(error.problem or error.context)
+    return (mark.line + 1 if mark else 0), words if isinstance(error, TooDeep) else f"not YAML: {words}"
 
 
 def reader() -> YAML:

@@ -383,7 +383,7 @@ def test_a_reader_behind_the_seal_finds_the_next_segment(home: Path, monkeypatch
     found = segments(home / "journal")
     assert len(found) == 2
     looks = iter([found[:1], found[:1]])  # for the first segment, and for the place behind its seal
-    monkeypatch.setattr(reader, "segments", lambda journal: next(looks, found))
+    monkeypatch.setattr(reader, "all_segments", lambda journal: next(looks, found))
     assert [number for number, _ in settled(home)] == list(range(1, 40))
     journal.close()
 
