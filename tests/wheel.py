@@ -53,19 +53,10 @@ def main() -> None:
 
 def hold_the_laws(python: Path, folder: Path) -> None:
     """The compiled rooms must decide as the plain ones: the same laws and examples, against what was installed."""
-    run(
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "pytest",
-        "pytest-timeout",
-        "hypothesis",
-        "h11",
-    )
-    shutil.copytree(ROOT / "tests", folder / "tests")
+    needed = ("pytest", "pytest-timeout", "hypothesis", "h11", "prometheus-client")
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needed)
+    for source in ("tests", "benchmarks"):
+        shutil.copytree(ROOT / source, folder / source)
     shutil.copy(ROOT / "pyproject.toml", folder)
     where = run(python, "-c", "import plimsoll.governor.governor as g; print(g.__file__)", cwd=folder).strip()
     assert where.endswith(".so"), f"the governor in use is {where}"
