@@ -5,7 +5,8 @@ Prefixes are hashed over the bytes of the prompt's JSON: engines cache by token,
 """
 
 from typing import Final
-from zlib import crc32
+
+from xxhash import xxh3_64
 
 FIRST_RATIO: Final = 4.0  # bytes a token, English text in today's vocabularies; the learnt ratio replaces it
 FIRST_WEIGHT: Final = 500.0  # tokens that the first guess is worth
@@ -66,8 +67,8 @@ def prefix_hashes(data: bytes, start: int, end: int) -> tuple[tuple[int, ...], i
     while num_bytes >= (MAX_HASHES + 1) * size:
         size *= 2
     view = memoryview(data)[start:end]
-    running, hashes = 0, []
+    running, hashes = xxh3_64(), []
     for stop in range(size, num_bytes + 1, size):
-        running = crc32(view[stop - size : stop], running)
-        hashes.append(stop << 32 | running)  # with its length: 32 bits alone would meet by chance
+        running.update(view[stop - size : stop])
+        hashes.append(running.intdigest() >> 1)  # 63 bits: a whole number that every language can hold
     return tuple(hashes), size
