@@ -2,11 +2,8 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import msgspec
-from cyclopts import Parameter
 from msgspec import Struct
 from rich import box
 from rich.console import Console
@@ -14,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from plimsoll.analytics.backtest import FIRST_AT, NAIVE, Backtest, Trial, summed, trials
-from plimsoll.cli.options import Seconds
+from plimsoll.cli.options import Json, Seconds
+from plimsoll.cli.output import print_json, terminal
 from plimsoll.cli.report import data_directory
 from plimsoll.errors import UsageError
 from plimsoll.storage.hourly import hours_of
@@ -39,7 +37,7 @@ class Backtests(Struct, frozen=True):
 def backtest(
     log: Path,
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
     every: Seconds = 86_400.0,
     tenant: str | None = None,
     timezone: str | None = None,
@@ -81,9 +79,9 @@ def backtest(
         everything += made
     result = Backtests(str(source), every, summed("", "", everything), tuple(found))
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
+        print_json(result)
     else:
-        _show(result, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+        _show(result, terminal(WIDTH))
 
 
 def _check_zone(name: str) -> None:

@@ -3,11 +3,10 @@
 import sys
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
-import msgspec
-
-from plimsoll.cli.budgetbooks import Handed, Json, LedgerUrl, hand_over, opened, paths_of
+from plimsoll.cli.budgetbooks import Handed, hand_over, opened, paths_of
+from plimsoll.cli.options import DataDir, Json, LedgerUrl
+from plimsoll.cli.output import print_json
 from plimsoll.errors import UsageError
 from plimsoll.ledger.booking import closes_at
 from plimsoll.ledger.monthend import MonthEnds
@@ -15,7 +14,7 @@ from plimsoll.ledger.promise import Promises, is_month
 from plimsoll.storage.promised import policy_in_force
 
 
-def close(directory: Path, month: str, *, ledger_url: LedgerUrl = None, json_output: Json = False) -> None:
+def close(directory: DataDir, month: str, *, ledger_url: LedgerUrl = None, json_output: Json = False) -> None:
     """Close a month: cover what was spent, give loans back, let the rest expire, exchange it for headroom.
 
     The service does so by itself a day after the month's end. By hand it helps where no service ran, and after another
@@ -23,12 +22,8 @@ def close(directory: Path, month: str, *, ledger_url: LedgerUrl = None, json_out
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it.
     month
         Which: 2026-11. It is closed zone by zone.
-    ledger_url
-        Where the books are, if not in the directory: postgresql://user@host/name.
     json_output
         Print one JSON array: what was decided, by key, and what became of it.
     """
@@ -55,7 +50,7 @@ def close(directory: Path, month: str, *, ledger_url: LedgerUrl = None, json_out
         decisions = [decided for zone in zones if (decided := ends.close(zone, month)) is not None]
     handed: list[Handed] = [hand_over(paths, decided, ledger_url) for decided in decisions]
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(handed)).decode() + "\n")
+        print_json(handed)
         return
     for each in handed:
         sys.stdout.write(f"{each.key}: {each.how}\n")

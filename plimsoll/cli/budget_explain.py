@@ -1,17 +1,14 @@
 """`plimsoll budget explain`: each figure of a tenant's budgets with its formula and inputs."""
 
-import sys
-from pathlib import Path
-
-import msgspec
 from msgspec import Struct
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from plimsoll.cli.budget_status import WIDTH
-from plimsoll.cli.budgetbooks import Json, LedgerUrl, check_tenant, opened, paths_of
+from plimsoll.cli.budgetbooks import opened, paths_of
+from plimsoll.cli.options import DataDir, Json, LedgerUrl, check_tenant
+from plimsoll.cli.output import print_json, terminal
 from plimsoll.errors import UsageError
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.actions import Action
@@ -33,17 +30,13 @@ class Explanation(Struct, frozen=True):
     actions: dict[str, Action]  # changes of state this month by key, oldest first
 
 
-def explain(directory: Path, tenant: str, *, ledger_url: LedgerUrl = None, json_output: Json = False) -> None:
+def explain(directory: DataDir, tenant: str, *, ledger_url: LedgerUrl = None, json_output: Json = False) -> None:
     """Explain a tenant's error budgets: each figure with its formula and inputs, and what was done.
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it.
     tenant
         Whose.
-    ledger_url
-        Where the books are, if not in the directory: postgresql://user@host/name.
     json_output
         Print one JSON array.
     """
@@ -73,9 +66,9 @@ def explain(directory: Path, tenant: str, *, ledger_url: LedgerUrl = None, json_
                 told = explain_row(row, figures, promises.by_owner[owner], policy)
                 found.append(Explanation(tenant, row.objective, row.period, at, told, done))
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
     else:
-        _show(found, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+        _show(found, terminal())
 
 
 def _show(found: list[Explanation], console: Console) -> None:

@@ -1,11 +1,7 @@
 """`plimsoll budget forecast`: what each budget will spend in the next 24 hours, and when it will be gone."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
-from cyclopts import Parameter
 from msgspec import Struct
 from rich import box
 from rich.console import Console
@@ -15,6 +11,8 @@ from rich.table import Table
 from plimsoll.analytics.forecast import Band, Exhaustion, Forecast
 from plimsoll.analytics.forecast import forecast as forecast_of
 from plimsoll.cli.budgetbooks import rows_of
+from plimsoll.cli.options import DataDir, Json
+from plimsoll.cli.output import print_json, terminal
 from plimsoll.cli.report import data_directory, instant
 from plimsoll.errors import UsageError
 from plimsoll.ledger.assessment import Row
@@ -38,9 +36,9 @@ class Foretold(Struct, frozen=True):
 
 
 def forecast(
-    directory: Path,
+    directory: DataDir,
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
     tenant: str | None = None,
     at: str | None = None,
 ) -> None:
@@ -52,8 +50,6 @@ def forecast(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it.
     json_output
         Print everything as one JSON object (events, hours, instants in UTC epoch s).
     tenant
@@ -76,9 +72,9 @@ def forecast(
         made = forecast_of(hours, now, zone=zones(name), remaining=remaining, until=until)
         found.append(Foretold(name, objective, now, made))
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
     else:
-        _show(found, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+        _show(found, terminal(WIDTH))
 
 
 def _budgets(source: Path) -> dict[tuple[str, str], Row]:

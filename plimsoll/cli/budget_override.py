@@ -3,12 +3,12 @@
 import getpass
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 
-from plimsoll.cli.budgetbooks import Json, LedgerUrl, check_tenant, hand_over, paths_of
-from plimsoll.cli.options import Seconds
+from plimsoll.cli.budgetbooks import hand_over, paths_of
+from plimsoll.cli.options import DataDir, Json, LedgerUrl, Seconds, check_tenant
+from plimsoll.cli.output import print_json
 from plimsoll.errors import UsageError
 from plimsoll.ledger.actions import Override
 from plimsoll.ledger.decided import Decided, DecisionKind
@@ -16,7 +16,7 @@ from plimsoll.storage.promised import policy_in_force
 
 
 def override(
-    directory: Path,
+    directory: DataDir,
     tenant: str,
     *,
     lasts: Seconds,
@@ -31,8 +31,6 @@ def override(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it.
     tenant
         Whose.
     lasts
@@ -41,8 +39,6 @@ def override(
         Only this objective; default: all of the tenant's. A lower rank is spared only by one for all.
     why
         For the record.
-    ledger_url
-        Where the books are, if not in the directory: postgresql://user@host/name.
     json_output
         Print one JSON object: the key, and what became of it.
     """
@@ -60,6 +56,6 @@ def override(
     made = Override(key, tenant, objective, now, now + lasts, getpass.getuser(), why)
     handed = hand_over(paths, Decided(key, DecisionKind.OVERRIDE, (), msgspec.msgpack.encode(made)), ledger_url)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(handed)).decode() + "\n")
+        print_json(handed)
     else:
         sys.stdout.write(f"{handed.key}: {handed.how}\n")

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-import msgspec
-
-from plimsoll.cli.budgetbooks import Json, LedgerUrl, check_tenant, opened, paths_of
+from plimsoll.cli.budgetbooks import opened, paths_of
+from plimsoll.cli.options import DataDir, Json, LedgerUrl, check_tenant
+from plimsoll.cli.output import print_json, write_text
 from plimsoll.errors import UsageError
 from plimsoll.ledger.promise import Promises, is_month
 from plimsoll.ledger.statement import statement as statement_of
@@ -13,7 +13,7 @@ from plimsoll.storage.promised import policy_in_force
 
 
 def statement(
-    directory: Path,
+    directory: DataDir,
     tenant: str,
     month: str,
     *,
@@ -28,8 +28,6 @@ def statement(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it.
     tenant
         Whose.
     month
@@ -38,8 +36,6 @@ def statement(
         Write a page to this file.
     csv
         Write the movements to this file.
-    ledger_url
-        Where the books are, if not in the directory: postgresql://user@host/name.
     json_output
         Print the statement as one JSON object.
     """
@@ -57,17 +53,10 @@ def statement(
         raise UsageError(f"nothing was booked for {tenant} in {month}")
     made = statement_of(tenant, month, Promises(policy).zone(tenant), entries)
     if html is not None:
-        _write(html, statementpage.page(made))
+        write_text(html, statementpage.page(made))
     if csv is not None:
-        _write(csv, statementpage.table(made))
+        write_text(csv, statementpage.table(made))
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(made)).decode() + "\n")
+        print_json(made)
     elif html is None and csv is None:
         sys.stdout.write(statementpage.table(made))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -1,8 +1,6 @@
 """`plimsoll budget status`: where every error budget stands."""
 
-import sys
 from datetime import datetime
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -12,7 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from plimsoll.cli.budgetbooks import Json, LedgerUrl, check_tenant, paths_of, rows_of
+from plimsoll.cli.budgetbooks import paths_of, rows_of
+from plimsoll.cli.options import DataDir, Json, LedgerUrl, check_tenant
+from plimsoll.cli.output import print_json, terminal
 from plimsoll.governor import recording
 from plimsoll.governor.events import BudgetsReported, Standing
 from plimsoll.ledger.assessment import Row
@@ -22,8 +22,6 @@ from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.promised import policy_in_force
 from plimsoll.units import format_count
 
-WIDTH = 190
-"""Columns where there is no terminal to ask."""
 UNKNOWN = "–"
 _COLOURS = {BudgetHealth.WARN: "yellow", BudgetHealth.DEGRADED: "red", BudgetHealth.EXHAUSTED: "bold red"}
 
@@ -37,7 +35,7 @@ class Status(Struct, frozen=True):
 
 
 def status(
-    directory: Path,
+    directory: DataDir,
     *,
     tenant: str | None = None,
     ledger_url: LedgerUrl = None,
@@ -49,12 +47,8 @@ def status(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it.
     tenant
         Only this tenant.
-    ledger_url
-        Where the books are, if not in the directory: postgresql://user@host/name.
     json_output
         Print everything as one JSON object (events in requests or tokens, instants in UTC epoch s).
     """
@@ -65,9 +59,9 @@ def status(
     standings = [each for each in _standings(paths) if tenant in {None, each.tenant}]
     found = Status(max((row.at for row in rows), default=None), rows, standings)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
     else:
-        _show(found, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+        _show(found, terminal())
 
 
 def _standings(paths: DataDirectory) -> list[Standing]:

@@ -3,11 +3,12 @@
 import getpass
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 
-from plimsoll.cli.budgetbooks import Json, LedgerUrl, hand_over, opened, paths_of
+from plimsoll.cli.budgetbooks import hand_over, opened, paths_of
+from plimsoll.cli.options import DataDir, Json, LedgerUrl
+from plimsoll.cli.output import print_json
 from plimsoll.errors import UsageError
 from plimsoll.ledger.actions import Action, Override
 from plimsoll.ledger.decided import Decided, DecisionKind, Undone
@@ -15,21 +16,19 @@ from plimsoll.ledger.promise import Promises
 from plimsoll.storage.promised import policy_in_force
 
 
-def undo(directory: Path, key: str, *, why: str = "", ledger_url: LedgerUrl = None, json_output: Json = False) -> None:
+def undo(
+    directory: DataDir, key: str, *, why: str = "", ledger_url: LedgerUrl = None, json_output: Json = False
+) -> None:
     """Undo an override, or an automatic action until the end of its month; both stay on record.
 
     Loans and closes are not undone: lenders recall what they need, and a close run again posts what was missing.
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it.
     key
         The decision's key: `override/…`, or `action/…` as `plimsoll budget explain --json` lists them.
     why
         For the record.
-    ledger_url
-        Where the books are, if not in the directory: postgresql://user@host/name.
     json_output
         Print one JSON object: the key, and what became of it.
     """
@@ -52,6 +51,6 @@ def undo(directory: Path, key: str, *, why: str = "", ledger_url: LedgerUrl = No
         raise UsageError(f"{key} is a {found.kind} and cannot be undone: see plimsoll budget undo --help")
     handed = hand_over(paths, decided, ledger_url)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(handed)).decode() + "\n")
+        print_json(handed)
     else:
         sys.stdout.write(f"{handed.key}: {handed.how}\n")

@@ -5,26 +5,21 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
-from cyclopts import Parameter
 from msgspec import Struct
 
 from plimsoll.cli.report import data_directory
 from plimsoll.errors import DataDirectoryBusy, UsageError
 from plimsoll.ledger.assessment import Row
 from plimsoll.ledger.decided import Decided
-from plimsoll.policy.policy import Policy
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.promised import policy_in_force
 
 if TYPE_CHECKING:
     from plimsoll.storage.ledger import LedgerDatabase
-
-LedgerUrl = Annotated[str | None, Parameter(name="--ledger")]
-Json = Annotated[bool, Parameter(name="--json", negative="")]
 
 
 class Handed(Struct, frozen=True):
@@ -39,13 +34,6 @@ def paths_of(directory: Path) -> DataDirectory:
     paths = DataDirectory(data_directory(directory))
     paths.identity()
     return paths
-
-
-def check_tenant(policy: Policy, tenant: str | None) -> None:
-    """UsageError where the policy names no such tenant."""
-    if tenant is not None and all(each.name != tenant for each in policy.tenants):
-        known = ", ".join([each.name for each in policy.tenants][:20])
-        raise UsageError(f"no tenant is named {tenant!r}; known: {known or 'none'}")
 
 
 def told_rows(paths: DataDirectory) -> list[Row]:

@@ -1,6 +1,5 @@
 """`plimsoll calibrate`: an engine profile from what was measured."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 from ruamel.yaml import YAML
 
+from plimsoll.cli.output import print_json, terminal, write_text
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.errors import UsageError
@@ -66,10 +66,10 @@ def calibrate(
         predicted += [pooled_errors("all predicted", others, found.profile)] if len(others) > 1 else []
     text = _yaml(found.profile, _provenance(source, found))
     profiles.parse(text, str(out))  # nothing is left that could not be used
-    out.write_text(text, encoding="utf-8")
+    write_text(out, text)
     if json_output:
         data = {"fit": found, "predicted": predicted}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
+        print_json(data)
     else:
         _show(found, predicted, out)
 
@@ -176,7 +176,7 @@ def _yaml(profile: EngineProfile, provenance: str) -> str:
 
 
 def _show(found: Fit | StepFit, predicted: Sequence[Errors], out: Path) -> None:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = terminal(WIDTH)
     profile = found.profile
     for kind in ("decode", "mixed"):
         values: StepCoefficients = getattr(profile, kind)

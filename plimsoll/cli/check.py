@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
+from plimsoll.cli.options import Json
 from plimsoll.engine import profiles
 from plimsoll.errors import Fault, ProfileError
 from plimsoll.policy.document import Examination, examine, read
@@ -20,7 +21,7 @@ from plimsoll.units import format_count, format_duration, format_ratio, format_t
 def check(
     policy: Path,
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
     strict: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Read a policy, tell everything that is wrong with it at once, and show what it promises when it is good.

@@ -1,6 +1,5 @@
 """`plimsoll compare`: two simulations, or a simulation and a live log, side by side."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +8,13 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 from cyclopts import Parameter
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from plimsoll.analytics.blocks import Blocks
 from plimsoll.analytics.compare import Comparison, Difference, Method, Word, by_draws, by_seeds
 from plimsoll.analytics.tally import promises_of
+from plimsoll.cli.output import print_json, terminal
 from plimsoll.cli.report import data_directory
 from plimsoll.cli.summarytable import WIDTH
 from plimsoll.errors import UsageError
@@ -55,7 +54,7 @@ def compare(
     else:
         found = _of_logs(a, b)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
     else:
         _show(found, all_figures=all_figures)
 
@@ -164,9 +163,7 @@ def _draws(name: str) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
 
 
 def _show(found: Comparison, *, all_figures: bool) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
+    console = terminal(WIDTH)
     for line in verdict(found):
         console.print(line, soft_wrap=True)
     said = {Word.BETTER, Word.WORSE}

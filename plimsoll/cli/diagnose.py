@@ -1,26 +1,23 @@
 """`plimsoll diagnose`: who is crowded out, whose budget burns and since when, which root cause."""
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import msgspec
-from cyclopts import Parameter
-from rich.console import Console
-
-from plimsoll.cli.report import WIDTH, data_directory, window_of
+from plimsoll.cli.options import DataDir, Json, Since, Until
+from plimsoll.cli.output import print_json, terminal
+from plimsoll.cli.report import data_directory, window_of
 
 if TYPE_CHECKING:
     from plimsoll.diagnosis.findings import Findings
 
 
 def diagnose(
-    directory: Path,
+    directory: DataDir,
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
     tenant: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
     """Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.
 
@@ -30,24 +27,18 @@ def diagnose(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one under the name `data`.
     json_output
         Print everything as one JSON object (durations in s, instants in UTC epoch s).
     tenant
         Whose requests; default: each tenant that missed an objective, the worst first.
-    since
-        Only requests that arrived from then on: 2026-11-30, 2026-11-30T12:00, or 2h: before the last arrival.
-    until
-        Only requests that arrived before; as --since.
     """
     found, zone = make(data_directory(directory), tenant=tenant, since=since, until=until)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
         return
     from plimsoll.cli.diagnosistable import show_findings  # noqa: PLC0415 - tables, only where they are needed
 
-    show_findings(found, zone, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+    show_findings(found, zone, terminal())
 
 
 def make(directory: Path, *, tenant: str | None, since: str | None, until: str | None) -> tuple["Findings", str]:

@@ -1,6 +1,5 @@
 """What the commands of diagnosis share: rows of a data directory as columns, and its engines' profiles."""
 
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -25,7 +24,7 @@ def visits_between(connection: duckdb.DuckDBPyConnection, since: float, until: f
     return Visits(columns)
 
 
-def engines_of(policy: Policy, directory: Path | None = None) -> dict[str, EngineProfile]:
+def engines_of(policy: Policy) -> dict[str, EngineProfile]:
     """By pool, the profiles that the policy names and that are at hand; others stay unknown."""
     found: dict[str, EngineProfile] = {}
     for pool in policy.pools:

@@ -1,15 +1,12 @@
 """`plimsoll explain`: one request on one screen."""
 
 import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import msgspec
-from cyclopts import Parameter
-from rich.console import Console
-
-from plimsoll.cli.report import WIDTH, data_directory
+from plimsoll.cli.options import DataDir, Json
+from plimsoll.cli.output import print_json, terminal
+from plimsoll.cli.report import data_directory
 from plimsoll.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,10 +17,10 @@ LOOK_AROUND = 900.0
 
 
 def explain(
-    directory: Path,
+    directory: DataDir,
     request: str,
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
 ) -> None:
     """Explain one request: what happened when, where its time went, who was beside it, what it broke.
 
@@ -31,8 +28,6 @@ def explain(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one under the name `data`.
     request
         The id that the answer carried (x-request-id: req-0123456789abcdef), or the client's own id.
     json_output
@@ -40,11 +35,11 @@ def explain(
     """
     found, zone = make(data_directory(directory), request)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
         return
     from plimsoll.cli.diagnosistable import show_explanation  # noqa: PLC0415 - tables, only where they are needed
 
-    show_explanation(found, zone, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+    show_explanation(found, zone, terminal())
 
 
 def make(directory: Path, request: str) -> tuple["Explanation", str]:

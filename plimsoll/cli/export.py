@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from plimsoll.cli.import_ import read_paths, write
+from plimsoll.cli.import_ import read_paths
+from plimsoll.cli.output import write_text
 from plimsoll.errors import UsageError
 from plimsoll.policy import document
 from plimsoll.policy.openslo_form import to_openslo
@@ -40,7 +41,7 @@ def export(
     objects, losses = to_openslo(found)
     text = dump(objects) if objects else ""
     if output is not None:
-        write(output, text)
+        write_text(output, text)
     else:
         print(text, end="")  # noqa: T201 - the command's output
     for loss in (*found.losses, *losses):

@@ -1,17 +1,16 @@
 """`plimsoll headroom`: how much more can be taken until the first promise breaks."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 from cyclopts import Parameter
 
 from plimsoll.cli.crew import Crew, Stopped, Tell
 from plimsoll.cli.options import Seconds
+from plimsoll.cli.output import print_json
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_at, profiles_of, workload_of
 from plimsoll.errors import UsageError
@@ -58,7 +57,7 @@ def headroom(
         searches, more = _Search(plan, load, policy, crew).all(range(first_seed, first_seed + seeds))
     found = answer_of(searches, names or load.names, more, complete=not crew.stopping)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
         return
     from plimsoll.cli.headroomtable import show  # noqa: PLC0415 - tables, only where they are shown
 

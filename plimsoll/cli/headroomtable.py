@@ -1,14 +1,13 @@
 """The answer of `plimsoll headroom` on a terminal: one sentence first, then why, then what breaks in which order."""
 
-import sys
 from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from plimsoll.cli.output import terminal
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.headroom import TOLERANCE, Headroom, Line
 from plimsoll.sim.trial import Breach, Key
@@ -20,7 +19,7 @@ _BAR: Final = 24
 
 def show(found: Headroom, policy: Policy, what: str) -> None:
     """Print it; `what` is whose load grows, "" for the whole mix."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = terminal(WIDTH)
     for line in sentences(found, policy, what):
         console.print(line, soft_wrap=True)
     console.print(_table(found, policy))

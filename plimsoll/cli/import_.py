@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from plimsoll.cli.options import Json
+from plimsoll.cli.output import terminal, write_text
 from plimsoll.errors import UsageError
 from plimsoll.policy.llm import policy_fragment
 from plimsoll.policy.slospec import Imported, Slo, encode
@@ -23,7 +24,7 @@ _LARGEST = 16 * 1024 * 1024
 def import_(
     paths: Annotated[list[Path], Parameter(negative="")],
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     as_policy: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -45,7 +46,7 @@ def import_(
     """
     found = read_paths(paths)
     if output is not None:
-        write(output, encode(found).decode() + "\n")
+        write_text(output, encode(found).decode() + "\n")
     if as_policy:
         _show_policy(found)
     elif json_output:
@@ -62,14 +63,6 @@ def read_paths(paths: list[Path]) -> Imported:
     if not files:
         raise UsageError("no .yaml, .yml or .json file there")
     return read_files((str(file), _text(file)) for file in files)
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file; UsageError where that cannot be."""
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -93,7 +86,7 @@ def _text(path: Path) -> str:
 
 
 def _show(found: Imported) -> None:
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
+    console = terminal(200, soft_wrap=True)
     if found.slos:
         table = Table("service", "SLO", "kind", "target", "window", box=None, pad_edge=False)
         for slo in found.slos:

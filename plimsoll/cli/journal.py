@@ -2,19 +2,17 @@
 
 import sys
 from collections import deque
-from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 
+from plimsoll.cli.options import DataDir, Json
 from plimsoll.cli.report import data_directory, window_of
 
 
 def journal(
-    directory: Path,
+    directory: DataDir,
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
     tenant: str | None = None,
     kind: str | None = None,
     reason: str | None = None,
@@ -28,8 +26,6 @@ def journal(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one under the name `data`.
     json_output
         Print one JSON object a line, with the evidence of each (instants in UTC epoch s); --last does not hold.
     tenant

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from cyclopts import Parameter
 
+from plimsoll.cli.options import Json
 from plimsoll.storage.audit import Audit, audit
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.ledger import LedgerDatabase
@@ -20,7 +21,7 @@ def ledger(
     directory: Path,
     *,
     ledger_url: Annotated[str | None, Parameter(name="--ledger")] = None,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
 ) -> None:
     """Prove that the ledger balances and agrees with the log, or rebuild it from the log.
 
@@ -34,8 +35,6 @@ def ledger(
         verify or rebuild.
     directory
         The data directory.
-    ledger_url
-        Where the books are, if not in the directory: postgresql://user@host/name.
     json_output
         Print one JSON object.
     """

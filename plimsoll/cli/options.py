@@ -1,11 +1,13 @@
 """Kinds of options that several commands share."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
 from plimsoll.errors import UsageError
+from plimsoll.policy.policy import Policy
 from plimsoll.units import parse_duration
 
 
@@ -33,3 +35,34 @@ def _port(_: Any, tokens: Sequence[Token]) -> int:
 
 Port = Annotated[int, Parameter(converter=_port)]
 """A TCP port; 0: any free one. Raises UsageError where it is none: the system would take 99999 for 34463."""
+
+
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+"""One JSON object instead of tables; each command says what is in it."""
+
+DataDir = Annotated[
+    Path,
+    Parameter(help="A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one as `data`."),
+]
+"""Where a log is read from (`report.data_directory` finds the inner one)."""
+
+Since = Annotated[
+    str | None,
+    Parameter(
+        help="Only requests that arrived from then on: 2026-11-30, 2026-11-30T12:00, or 2h: before the last arrival."
+    ),
+]
+Until = Annotated[str | None, Parameter(help="Only requests that arrived before; as --since.")]
+"""A window by arrival, half-open (`report.window_of` reads it)."""
+
+LedgerUrl = Annotated[
+    str | None,
+    Parameter(name="--ledger", help="Where the books are, if not in the directory: postgresql://user@host/name."),
+]
+
+
+def check_tenant(policy: Policy, tenant: str | None) -> None:
+    """UsageError where the policy names no such tenant; the first twenty known ones are told."""
+    if tenant is not None and all(each.name != tenant for each in policy.tenants):
+        known = ", ".join([each.name for each in policy.tenants][:20])
+        raise UsageError(f"no tenant is named {tenant!r}; known: {known or 'none'}")

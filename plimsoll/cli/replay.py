@@ -1,7 +1,6 @@
 """`plimsoll replay`: send a trace's traffic to a service and tell what came back."""
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import msgspec
 from cyclopts import Parameter
 
 from plimsoll.cli.options import Seconds
+from plimsoll.cli.output import print_json
 from plimsoll.cli.replaytable import Meter, summary_table
 from plimsoll.errors import UsageError
 from plimsoll.load.client import Manner
@@ -143,7 +143,7 @@ def replay(
     manner = asking.manner(target, senders, traffic.seed)
     summary = send(planned, senders, manner, num_jobs=jobs, out=out, gaps=gaps)
     if json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary)).decode() + "\n")
+        print_json(summary)
     else:
         summary_table(summary)
 

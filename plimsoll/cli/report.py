@@ -1,34 +1,27 @@
 """`plimsoll report`: what happened, from the log of a data directory."""
 
-import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
 from zoneinfo import ZoneInfo
-
-import msgspec
-from cyclopts import Parameter
-from rich.console import Console
 
 from plimsoll.analytics.figures import Report
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.report import compile_report
+from plimsoll.cli.options import DataDir, Json, Since, Until, check_tenant
+from plimsoll.cli.output import print_json, terminal, write_text
 from plimsoll.errors import UnitError, UsageError
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
 from plimsoll.units import parse_duration
 
-WIDTH = 190
-"""Columns where there is no terminal to ask."""
-
 
 def report(
-    directory: Path,
+    directory: DataDir,
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
     html: Path | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    since: Since = None,
+    until: Until = None,
     tenant: str | None = None,
     policy: Path | None = None,
 ) -> None:
@@ -38,16 +31,10 @@ def report(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one under the name `data`.
     json_output
         Print everything as one JSON object (durations in s, instants in UTC epoch s).
     html
         Write a page to this file: it needs nothing else, and may be sent by mail.
-    since
-        Only requests that arrived from then on: 2026-11-30, 2026-11-30T12:00, or 2h: before the last arrival.
-    until
-        Only requests that arrived before; as --since.
     tenant
         Only this tenant's requests.
     policy
@@ -57,7 +44,7 @@ def report(
     if html is not None:
         _write_page(found, zone, html)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
     elif html is None:
         _show(found, zone)
 
@@ -92,9 +79,7 @@ def window_of(since: str | None, until: str | None, tenant: str | None, policy: 
     end = float("inf") if until is None else instant(until, zone, last)
     if begin >= end:
         raise UsageError(f"--since {since} is not before --until {until}")
-    if tenant is not None and all(each.name != tenant for each in policy.tenants):
-        known = ", ".join(each.name for each in policy.tenants)
-        raise UsageError(f"no tenant is named {tenant!r}; known: {known or 'none'}")
+    check_tenant(policy, tenant)
     return Window(begin, end, tenant)
 
 
@@ -116,13 +101,10 @@ def instant(text: str, zone: str, last: float | None) -> float:
 def _write_page(found: Report, zone: str, path: Path) -> None:
     from plimsoll.console.reportpage import page  # noqa: PLC0415 - templates, only where they are needed
 
-    try:
-        path.write_text(page(found, zone), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    write_text(path, page(found, zone))
 
 
 def _show(found: Report, zone: str) -> None:
     from plimsoll.cli.reporttable import show  # noqa: PLC0415 - as above
 
-    show(found, zone, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+    show(found, zone, terminal())

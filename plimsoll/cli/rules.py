@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from plimsoll.cli.import_ import write
+from plimsoll.cli.output import write_text
 from plimsoll.policy import document
 from plimsoll.policy.yamltext import dump
 from plimsoll.telemetry.rules import rules as rules_of
@@ -39,8 +39,8 @@ def rules(
     comment = f"Rules for {policy.name} (version {promised.version}), written by `plimsoll rules`: do not edit."
     text = dump([rules_of(promised, native=native)], comment)
     if output is not None:
-        write(output, text)
+        write_text(output, text)
     else:
         print(text, end="")  # noqa: T201 - the command's output
     if tests is not None:
-        write(tests, dump([tests_of(promised, output.name if output else "rules.yml")], comment))
+        write_text(tests, dump([tests_of(promised, output.name if output else "rules.yml")], comment))

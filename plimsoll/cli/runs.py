@@ -1,11 +1,7 @@
 """`plimsoll runs`: agents' runs, from the log of a data directory."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
-from cyclopts import Parameter
 from msgspec import Struct
 from rich import box
 from rich.console import Console
@@ -14,8 +10,9 @@ from rich.table import Table
 
 from plimsoll.analytics.runs import Run, RunFigures, figures
 from plimsoll.analytics.runs import runs as runs_of
-from plimsoll.cli.report import WIDTH, data_directory
-from plimsoll.errors import UsageError
+from plimsoll.cli.options import DataDir, Json, check_tenant
+from plimsoll.cli.output import print_json, terminal
+from plimsoll.cli.report import data_directory
 from plimsoll.policy import document
 from plimsoll.storage.promised import policy_in_force
 from plimsoll.units import format_duration
@@ -29,9 +26,9 @@ class Told(Struct, frozen=True):
 
 
 def runs(
-    directory: Path,
+    directory: DataDir,
     *,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_output: Json = False,
     tenant: str | None = None,
     policy: Path | None = None,
 ) -> None:
@@ -42,8 +39,6 @@ def runs(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it.
     json_output
         Print everything as one JSON object, every run with its times (s).
     tenant
@@ -55,8 +50,7 @@ def runs(
 
     source = data_directory(directory)
     promised = policy_in_force(source) if policy is None else document.load(policy)
-    if tenant is not None and all(each.name != tenant for each in promised.tenants):
-        raise UsageError(f"no tenant is named {tenant!r}")
+    check_tenant(promised, tenant)
     last = float("-inf")
     chosen = []
     for record in records(source):
@@ -66,9 +60,9 @@ def runs(
     found = runs_of(chosen, promised, last)
     told = Told(figures(found, promised), found)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
+        print_json(told)
     else:
-        _show(told.tenants, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+        _show(told.tenants, terminal())
 
 
 def _show(found: list[RunFigures], console: Console) -> None:

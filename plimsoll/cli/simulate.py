@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from plimsoll import __version__
 from plimsoll.cli.crew import Crew, Stopped, Tell
 from plimsoll.cli.options import Seconds
+from plimsoll.cli.output import print_json
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_of, run_task, workload_of
 from plimsoll.cli.summarytable import show
@@ -72,7 +73,7 @@ def simulate(
     _write(out / "summary.json", msgspec.json.encode(summary))
     _write(out / "run.json", msgspec.json.encode(_cost(found, cpu, time.monotonic() - began)))
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary)).decode() + "\n")
+        print_json(summary)
     else:
         show(summary)
 

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from plimsoll.cli.output import terminal
 from plimsoll.sim.estimate import Estimate
 from plimsoll.sim.summary import GroupSummary, PoolSummary, Summary
 from plimsoll.units import format_duration
@@ -17,9 +17,7 @@ _TIMES: Final = ("ttft_p50", "ttft_p99", "itl_p99", "e2e_p99")
 
 def show(summary: Summary) -> None:
     """The figures that are looked at first."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
+    console = terminal(WIDTH)
     if not summary.complete:
         console.print("[yellow]stopped early: these figures cover what was simulated by then[/]")
     console.print(_groups(summary))

@@ -1,7 +1,6 @@
 """`plimsoll sweep`: a grid of policies or workloads, simulated to one table."""
 
 import csv
-import sys
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import groupby
@@ -11,7 +10,6 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 from msgspec import Struct
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,6 +18,7 @@ from plimsoll.cli import workloads
 from plimsoll.cli.crew import Crew
 from plimsoll.cli.grid import Cell, axis_of, cells
 from plimsoll.cli.options import Seconds
+from plimsoll.cli.output import print_json, terminal
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_of, run_task, workload_of
 from plimsoll.cli.summarytable import WIDTH, time_text
@@ -84,7 +83,7 @@ def sweep(
     rows = _rows(grid, tasks, done)
     _write_table(out / "table.csv", rows)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n")
+        print_json(rows)
     else:
         _show(rows, len(tasks) - len(done))
 
@@ -172,9 +171,7 @@ def _write_table(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _show(rows: Sequence[Row], num_left: int) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
+    console = terminal(WIDTH)
     if num_left:
         console.print(f"[yellow]stopped early: {num_left} runs are left; the same command goes on with them[/]")
     if not rows:

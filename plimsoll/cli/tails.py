@@ -1,16 +1,11 @@
 """`plimsoll tails`: latency quantiles of a log by any labels and over time."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
-
-import msgspec
-from cyclopts import Parameter
-from rich.console import Console
 
 from plimsoll.analytics.tails import Tails
-from plimsoll.cli.options import Seconds
-from plimsoll.cli.report import WIDTH, data_directory, window_of
+from plimsoll.cli.options import DataDir, Json, Seconds, Since, Until
+from plimsoll.cli.output import print_json, terminal
+from plimsoll.cli.report import data_directory, window_of
 from plimsoll.errors import UsageError
 
 BY = ("tenant", "tier")
@@ -18,13 +13,13 @@ MOST_SLICES = 20_000
 
 
 def tails(
-    directory: Path,
+    directory: DataDir,
     *,
     by: str = ",".join(BY),
     every: Seconds | None = None,
-    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    since: str | None = None,
-    until: str | None = None,
+    json_output: Json = False,
+    since: Since = None,
+    until: Until = None,
     tenant: str | None = None,
 ) -> None:
     """Show P50, P95 and P99 with intervals by any labels and over time; P99 ÷ P50 first.
@@ -33,8 +28,6 @@ def tails(
 
     Parameters
     ----------
-    directory
-        A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one under the name `data`.
     by
         Labels by commas: tenant, tier, pool, replica, model, adapter, cause, length (class of the prompt), tenants
         (how many were there in the same minute), variation (of the tenant's prompt lengths); "" for none.
@@ -42,21 +35,17 @@ def tails(
         Cut time into slices: 10s, 1min, 5min, 1h, 1d.
     json_output
         Print everything as one JSON object (durations in s, instants in UTC epoch s).
-    since
-        Only requests that arrived from then on: 2026-11-30, 2026-11-30T12:00, or 2h: before the last arrival.
-    until
-        Only requests that arrived before; as --since.
     tenant
         Only this tenant's requests.
     """
     labels = tuple(label.strip() for label in by.split(",") if label.strip())
     found, zone = make(data_directory(directory), labels, every, since=since, until=until, tenant=tenant)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
         return
     from plimsoll.cli.tailtable import show  # noqa: PLC0415 - tables, only where they are needed
 
-    show(found, zone, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+    show(found, zone, terminal())
 
 
 def make(

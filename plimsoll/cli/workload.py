@@ -1,6 +1,5 @@
 """`plimsoll workload`: learn how tenants behave, or look at what a workload file says."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -15,6 +14,7 @@ from rich.table import Table
 from ruamel.yaml import YAML
 
 from plimsoll.cli import workloads
+from plimsoll.cli.output import print_json, terminal, write_text
 from plimsoll.errors import TraceError, UsageError
 from plimsoll.sim.learning import FEWEST, Behaviour, Learnt, behaviour, burstiness_of, learn
 from plimsoll.sim.workload import Workload
@@ -72,9 +72,9 @@ def workload(
         raise UsageError(f"workload learn: {len(rows)} requests; at least {FEWEST} of a tenant are needed")
     text = text_of(found, source.name, model)
     alike = likeness(found, named, parse(text, str(out)))
-    out.write_text(text, encoding="utf-8")
+    write_text(out, text)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(alike)).decode() + "\n")
+        print_json(alike)
         return
     _show(found, alike, out)
     if left_out:
@@ -170,7 +170,7 @@ def _pairs(log: Sequence[int], drawn: Sequence[int]) -> tuple[tuple[float, float
 
 
 def _show(found: Learnt, alike: Sequence[Likeness], out: Path) -> None:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = terminal(WIDTH)
     console.print(f"Learnt {len(found.tenants)} tenants over {format_duration(found.duration)}; drawn from {out}:")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     headings = (
@@ -222,9 +222,9 @@ def _describe(load: Workload, *, json_output: bool) -> None:
         sent.setdefault(arrival.tenant, []).append((arrival.at, arrival.prompt_tokens, arrival.output_tokens))
     found = [_sent(name, sent.get(name, []), load.duration) for name in load.names]
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        print_json(found)
         return
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = terminal(WIDTH)
     table = Table(
         title=f"{format_duration(load.duration)}, seed {_SEED}", title_justify="left", box=None, pad_edge=False
     )

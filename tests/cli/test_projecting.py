@@ -31,4 +31,6 @@ def test_it_is_started_again_and_stopped_at_the_end(tmp_path: Path) -> None:
 
 
 def test_never_started_is_stopped_too() -> None:
-    asyncio.run(Projecting(list).stop())
+    projecting = Projecting(list)
+    asyncio.run(projecting.stop())
+    assert projecting.process is None

@@ -1,0 +1,31 @@
+"""How commands speak: JSON, tables on a terminal or without one, files."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from plimsoll.errors import UsageError
+
+WIDTH = 190
+"""Columns where there is no terminal to ask."""
+
+
+def print_json(value: Any) -> None:
+    """A value of ours as indented JSON, with a newline."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+
+
+def terminal(width: int = WIDTH, *, soft_wrap: bool = False) -> Console:
+    """Where tables go: as wide as the terminal, or `width` columns; colour only on a terminal."""
+    return Console(highlight=False, soft_wrap=soft_wrap, width=None if sys.stdout.isatty() else width)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A whole file, UTF-8. Raises UsageError where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
