@@ -10,10 +10,10 @@ from plimsoll.analytics.figures import LatencyFigure
 from plimsoll.analytics.latencyfigures import latency_figure, token_figure
 from plimsoll.analytics.tally import LATENCIES, POSITIONS, Latency
 from plimsoll.slo.quantiles import Sketch
+from plimsoll.slo.student import student
 
 OTHERS: Final = "(others)"
 """Groups beyond the bound, as one."""
-_Z: Final = 1.959963984540054
 
 
 class TailGroup(Struct, frozen=True):
@@ -103,17 +103,5 @@ def power_law(minutes: Sequence[tuple[float, float, int]]) -> PowerLaw | None:
     slope = sum(num * (x - mean_x) * (y - mean_y) for x, y, num in points) / spread
     left = sum(num * (y - mean_y - slope * (x - mean_x)) ** 2 for x, y, num in points)
     error = sqrt(left / (len(points) - 2) / spread)
-    reach = _student(len(points) - 2) * error
+    reach = student(len(points) - 2) * error
     return PowerLaw(slope, slope - reach, slope + reach, weight)
-
-
-def _student(freedom: int) -> float:
-    """97.5 % quantile of Student's t, within 1 % (Abramowitz and Stegun 26.7.5; the first ones by table)."""
-    exact = {1: 12.706, 2: 4.303, 3: 3.182}
-    if freedom in exact:
-        return exact[freedom]
-    z, v = _Z, float(freedom)
-    first = (z**3 + z) / 4.0
-    second = (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
-    third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
-    return z + first / v + second / v**2 + third / v**3

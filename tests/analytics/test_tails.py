@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from plimsoll.analytics.tails import _student, power_law
+from plimsoll.analytics.tails import power_law
 
 
 def test_an_exact_power_law_is_found() -> None:
@@ -31,8 +30,3 @@ def test_the_interval_covers_what_is_true() -> None:
 )
 def test_too_little_says_nothing(minutes: list[tuple[float, float, int]]) -> None:
     assert power_law(minutes) is None
-
-
-def test_students_quantile_is_near_enough() -> None:
-    for freedom in (1, 2, 3, 4, 5, 6, 8, 12, 30, 1000):
-        assert _student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=0.01)
