@@ -9,7 +9,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from plimsoll.diagnosis.crowding import Crowding
 from plimsoll.diagnosis.excess import Excess
 from plimsoll.diagnosis.remedies import REMEDIES, CauseKind
 from plimsoll.diagnosis.signals import ReplicaSignal, Signals, TenantSignal
@@ -40,11 +39,9 @@ class Case(Struct, frozen=True):
 
     victim: str
     excess: Excess
-    crowding: Crowding
     signals: Signals
     by_replica: dict[str, float]  # share of the slow requests that each replica served
     culprits: dict[str, float]  # share of the slow requests' extra waiting for others, by tenant
-    upstream_share: float
     failed_share: float  # of the bad requests, those that an engine failed
 
 

@@ -63,7 +63,7 @@ def crowding(visits: Visits, parts: TimeParts, rows: Ints | None = None) -> Crow
 
 def _held(visits: Visits, rows: Ints, pool: int) -> Floats:
     """What each tenant held of a pool, on average, while each row waited; rows sum to 1."""
-    running = np.flatnonzero((visits.pool.codes == pool) & ~np.isnan(visits.dispatched) & (visits.replica.codes >= 0))
+    running = np.flatnonzero((visits.pool.codes == pool) & ~np.isnan(visits.dispatched))
     size = np.where(visits.reserved[running] > 0, visits.reserved[running], np.maximum(1, visits.prompt[running]))
     start, end = visits.dispatched[running], np.fmax(visits.ended[running], visits.dispatched[running])
     waited_from, waited_to = visits.arrived[rows], np.fmax(visits.dispatched[rows], visits.arrived[rows])

@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from plimsoll.diagnosis.causes import Case, Cause, causes
-from plimsoll.diagnosis.crowding import Crowding, crowding
+from plimsoll.diagnosis.crowding import crowding
 from plimsoll.diagnosis.excess import Excess, excess
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.shift import Change, changes, slow_for_its_kind
@@ -48,7 +48,6 @@ class Diagnosis(Struct, frozen=True):
     mechanism: Mechanism
     changes: tuple[Change, ...]
     excess: Excess
-    crowding: Crowding
     culprits: dict[str, float]
     signals: Signals
     causes: tuple[Cause, ...]
@@ -73,18 +72,9 @@ def diagnose(
     since, until = _incident(slow_changes)
     slow, fine, compared = _compare(visits, mine, since, until)
     more = excess(visits, divided, slow, fine, compared)
-    signal = _signals(visits, divided, mine, slow, since, until)
-    matrix, culprits = crowding(visits, divided, slow), _culprits(visits, divided, slow, fine)
-    case = Case(
-        tenant,
-        more,
-        matrix,
-        signal,
-        _by_replica(visits, slow),
-        culprits,
-        more.share(Part.UPSTREAM),
-        _failed_share(visits, slow),
-    )
+    signal = _signals(visits, divided, slow, since, until)
+    culprits = _culprits(visits, divided, slow, fine)
+    case = Case(tenant, more, signal, _by_replica(visits, slow), culprits, _failed_share(visits, slow))
     is_incident = slow.size >= MIN_BAD and (bool(worse) or bool(bad.sum() >= MIN_BAD))
     named = causes(case) if is_incident else ()
     return Diagnosis(
@@ -96,7 +86,6 @@ def diagnose(
         mechanism=_mechanism(case) if is_incident else Mechanism.NONE,
         changes=found or slow_changes,
         excess=more,
-        crowding=matrix,
         culprits=culprits,
         signals=signal,
         causes=named,
@@ -142,13 +131,12 @@ def _compare(visits: Visits, mine: Ints, since: float | None, until: float | Non
     return slow, mine[~during & visits.completed[mine] & ~visits.broke[mine]], "fine"
 
 
-def _signals(  # noqa: PLR0917 - one time against another
-    visits: Visits, parts: TimeParts, mine: Ints, slow: Ints, since: float | None, until: float | None
-) -> Signals:
+def _signals(visits: Visits, parts: TimeParts, slow: Ints, since: float | None, until: float | None) -> Signals:
+    """One time against another: from the change on, of all tenants, and before it."""
     everything = np.arange(visits.num)
     if since is None or not slow.size:
         return signals(visits, parts, np.zeros(0, np.int64), everything, (0.0, 0.0))
-    lead = float(np.nanmax(visits.finished[slow] - visits.arrived[slow])) if slow.size else 0.0
+    lead = float((visits.finished[slow] - visits.arrived[slow]).max())
     begin = max(float(visits.arrived[0]), since - min(lead, 60.0))  # who was there already when it began counts
     end = float(visits.arrived[-1]) if until is None else until
     during = everything[(visits.arrived >= begin) & (visits.arrived <= end)]

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from plimsoll.diagnosis.timeparts import PARTS, Part, TimeParts
+from plimsoll.diagnosis.timeparts import COLUMN, PARTS, Part, TimeParts
 from plimsoll.diagnosis.visits import Floats, Ints, Visits
 
 MIN_LIKE: Final = 5
@@ -33,7 +33,7 @@ class Excess(Struct, frozen=True):
     def share(self, *parts: Part) -> float:
         """Which share of the whole excess these parts are, lengths being alike; 0.0 where there is none."""
         more = np.maximum(0.0, self.like)
-        return float(sum(more[PARTS.index(part)] for part in parts)) / self.total if self.total > 0.0 else 0.0
+        return float(sum(more[COLUMN[part]] for part in parts)) / self.total if self.total > 0.0 else 0.0
 
     @property
     def mix_share(self) -> float:
@@ -60,8 +60,7 @@ def _scaled(visits: Visits, usual: Floats, slow: Ints, fine: Ints) -> Floats:
     prompt, output = visits.uncached.astype(float), np.maximum(1, visits.output).astype(float)
     for parts, tokens in (((Part.OWN_PREFILL,), prompt), ((Part.DECODE, Part.OTHERS_PREFILL), output)):
         for part in parts:
-            column = PARTS.index(part)
-            alike[:, column] *= tokens[slow] / tokens[fine].mean()
+            alike[:, COLUMN[part]] *= tokens[slow] / tokens[fine].mean()
     return alike
 
 

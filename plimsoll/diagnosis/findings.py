@@ -11,7 +11,7 @@ from plimsoll.diagnosis.crowding import Crowding, crowding
 from plimsoll.diagnosis.diagnose import Diagnosis, Mechanism, diagnose
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.shift import Change
-from plimsoll.diagnosis.timeparts import HOW, PARTS
+from plimsoll.diagnosis.timeparts import COLUMN, HOW, PARTS, Part
 from plimsoll.diagnosis.visits import Visits
 from plimsoll.engine.profile import EngineProfile
 
@@ -79,7 +79,7 @@ def findings(visits: Visits, profiles: Mapping[str, EngineProfile], tenant: str 
         last_arrival=float(visits.arrived[-1]) if visits.num else None,
         crowding=_matrix(crowding(visits, parts)),
         tenants=tuple([_tenant(diagnose(visits, profiles, name, parts)) for name in names]),
-        unknown_ratio=float(parts.seconds[:, -1].sum()) / total if total > 0.0 else None,
+        unknown_ratio=float(parts.seconds[:, COLUMN[Part.UNKNOWN]].sum()) / total if total > 0.0 else None,
         policy_versions=visits.policy_version.names,
     )
 

@@ -37,7 +37,6 @@ def time_parts(visits: Visits, profiles: Mapping[str, EngineProfile]) -> TimePar
         np.zeros((num, max(1, len(visits.tenant.names)))),
         np.zeros(num, bool),
         np.full(num, np.nan),
-        np.zeros(num),
     )
     ended = np.fmax(visits.ended, visits.arrived)
     seconds[:, COLUMN[Part.UPSTREAM]] = np.nan_to_num(visits.upstream)

@@ -71,7 +71,6 @@ class ReplicaRows:
             found.seconds[r, COLUMN[part]] = values
         found.modelled[r] = True
         found.pace[r] = pace
-        found.silent[r] = np.maximum(0.0, self.first - self.dispatched - queue - pressure - own - before)
         self._crowd(found.crowded, prefills, began, before)
 
     def _first_tokens(self) -> Floats:
@@ -111,7 +110,7 @@ class ReplicaRows:
 
     def _usual_gap(self) -> Floats:
         """Mean s between tokens of each row as the model has it, over the steps that its decoding saw."""
-        edges, _ = self.seqs.pieces()
+        edges = self.seqs.changes()
         if edges.size < 2:
             return np.zeros(self.rows.size)
         step = self._step_at((edges[:-1] + edges[1:]) / 2)

@@ -10,7 +10,6 @@ measured in tests/diagnosis/test_shift.py.
 """
 
 from itertools import pairwise
-from math import log
 from typing import Any, Final
 
 import numpy as np
@@ -164,8 +163,3 @@ def _stretch(at: Floats, count: NDArray[np.int64], low: int, high: int) -> Stret
     bounds = clopper_pearson(num_bad, num)
     until = float(at[high]) if high < len(at) else float(at[-1])
     return Stretch(float(at[low]), until, num, num_bad, num_bad / num if num else 0.0, *bounds)
-
-
-def evidence(strength: float) -> float:
-    """A share of belief for a strength: 0.5 at the bound, near 1 well above it."""
-    return 1.0 - 0.5 * (BOUND / strength) if strength > BOUND else 0.5 * strength / BOUND if strength > 0 else log(1.0)

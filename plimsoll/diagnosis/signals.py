@@ -40,8 +40,6 @@ class ReplicaSignal(Struct, frozen=True):
     pace_during: float | None
     pace_before: float | None
     failed: int  # requests that it failed during
-    silent: float | None  # median s before the first token that nothing explains, during
-    first_at: float | None  # of its first request in the whole log
 
 
 class Signals(Struct, frozen=True):
@@ -91,8 +89,6 @@ def _tenant(visits: Visits, name: str, before: Ints, during: Ints, spans: tuple[
 def _replica(visits: Visits, parts: TimeParts, code: int, before: Ints, during: Ints) -> ReplicaSignal:
     here_before, here = before[visits.replica.codes[before] == code], during[visits.replica.codes[during] == code]
     failed = np.isin(visits.outcome.codes[here], [visits.outcome.code(end) for end in _BAD_ENDS])
-    ever = np.flatnonzero(visits.replica.codes == code)
-    modelled = here[parts.modelled[here]]
     return ReplicaSignal(
         name=visits.replica.names[code],
         num_during=int(here.size),
@@ -100,8 +96,6 @@ def _replica(visits: Visits, parts: TimeParts, code: int, before: Ints, during: 
         pace_during=_median(parts.pace[here]),
         pace_before=_median(parts.pace[here_before]),
         failed=int(failed.sum()),
-        silent=_median(parts.silent[modelled]),
-        first_at=float(visits.dispatched[ever].min()) if ever.size else None,
     )
 
 

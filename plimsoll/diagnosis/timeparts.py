@@ -49,4 +49,3 @@ class TimeParts(Struct, frozen=True):
     crowded: Floats  # (n, tenants): s of queueing and of others' prompts on its replica, by whose prompts they were
     modelled: NDArray[np.bool_]  # (n,): its replica has a profile and it got a token
     pace: Floats  # (n,): how many times longer than the model says its decode steps took; NaN: not known
-    silent: Floats  # (n,): the part of unknown that lies before the first token

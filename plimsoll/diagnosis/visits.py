@@ -17,20 +17,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 FIELDS: Final = (
-    "request_id", "tenant", "tier", "pool", "replica", "outcome", "reason", "streaming", "arrived_at", "dispatched_at",
-    "first_token_at", "finished_at", "ttft", "tpot", "e2e", "itl_max", "upstream_time", "client_stall",
-    "prompt_tokens", "cached_tokens", "output_tokens", "kv_blocks_reserved", "attempts", "adapter", "precision",
-    "degraded", "policy_version", "report_running", "report_waiting", "report_kv_usage", "report_age", "baseline",
+    "request_id", "tenant", "tier", "pool", "replica", "outcome", "arrived_at", "dispatched_at", "first_token_at",
+    "finished_at", "ttft", "tpot", "e2e", "itl_max", "upstream_time", "client_stall", "prompt_tokens", "cached_tokens",
+    "output_tokens", "kv_blocks_reserved", "policy_version", "report_kv_usage", "baseline",
 )  # fmt: skip
 """Columns of the request log that a diagnosis reads; beside them it wants `broke`: whether an objective was missed."""
-
-_TEXTS: Final = (
-    "tenant", "tier", "pool", "replica", "outcome", "reason", "adapter", "precision", "degraded", "policy_version",
-)  # fmt: skip
-_COUNTS: Final = (
-    "prompt_tokens", "cached_tokens", "output_tokens", "kv_blocks_reserved", "attempts", "report_running",
-    "report_waiting",
-)  # fmt: skip
 
 
 class Texts(Struct, frozen=True):
@@ -57,19 +48,14 @@ class Visits:
         self.num = len(order)
         self.request_id: Ints = np.asarray(columns["request_id"], np.int64)[order]
         self.broke: NDArray[np.bool_] = np.asarray(columns["broke"], bool)[order]
-        self.streaming = np.asarray(columns["streaming"], bool)[order]
-        texts = {name: _texts(columns[name], order) for name in _TEXTS}
-        self.tenant, self.tier, self.pool, self.replica = (texts[n] for n in ("tenant", "tier", "pool", "replica"))
-        self.outcome, self.reason, self.adapter = texts["outcome"], texts["reason"], texts["adapter"]
-        self.precision, self.degraded, self.policy_version = (
-            texts["precision"],
-            texts["degraded"],
-            texts["policy_version"],
-        )
-        counts = {name: _counts(columns[name], order) for name in _COUNTS}
-        self.prompt, self.cached, self.output = (counts[n] for n in ("prompt_tokens", "cached_tokens", "output_tokens"))
-        self.reserved, self.attempts = counts["kv_blocks_reserved"], counts["attempts"]
-        self.report_running, self.report_waiting = counts["report_running"], counts["report_waiting"]
+        self.tenant, self.tier = _texts(columns["tenant"], order), _texts(columns["tier"], order)
+        self.pool, self.replica = _texts(columns["pool"], order), _texts(columns["replica"], order)
+        self.outcome = _texts(columns["outcome"], order)
+        self.policy_version = _texts(columns["policy_version"], order)
+        self.prompt = _counts(columns["prompt_tokens"], order)
+        self.cached = _counts(columns["cached_tokens"], order)
+        self.output = _counts(columns["output_tokens"], order)
+        self.reserved = _counts(columns["kv_blocks_reserved"], order)
         self.arrived = _floats(columns["arrived_at"], order)
         self.dispatched = _floats(columns["dispatched_at"], order)
         self.first = _floats(columns["first_token_at"], order)
@@ -80,7 +66,6 @@ class Visits:
         self.upstream = _floats(columns["upstream_time"], order)
         self.client_stall = _floats(columns["client_stall"], order)
         self.report_kv = _floats(columns["report_kv_usage"], order)
-        self.report_at = self.dispatched - _floats(columns["report_age"], order)
         self.ended = np.where(np.isnan(self.e2e), self.finished, self.arrived + self.e2e)
 
     @property

@@ -71,13 +71,12 @@ def visits_of_requests(requests: list[Request], tenants: list[str], delay: Float
         arrived = float(request.arrival) - delays[i]
         row = {
             "request_id": request.id, "tenant": tenants[i], "tier": "gold", "pool": "chat", "replica": "r1",
-            "outcome": "completed", "reason": "done", "streaming": True, "arrived_at": offset + arrived,
+            "outcome": "completed", "arrived_at": offset + arrived,
             "dispatched_at": offset + float(request.arrival), "first_token_at": offset + first,
             "finished_at": offset + last, "ttft": first - arrived, "e2e": last - arrived,
             "tpot": (last - first) / len(gaps) if len(gaps) else None, "itl_max": gaps.max() if len(gaps) else None,
             "client_stall": 0.0, "prompt_tokens": request.prompt, "cached_tokens": request.cached,
-            "output_tokens": request.output, "kv_blocks_reserved": 0, "attempts": 1, "adapter": "", "precision": "",
-            "degraded": "", "policy_version": "v1", "broke": False,
+            "output_tokens": request.output, "kv_blocks_reserved": 0, "policy_version": "v1", "broke": False,
         }  # fmt: skip
         for name, value in row.items():
             columns[name][i] = value
