@@ -42,6 +42,7 @@ class ReplicaRows:
         self.context = LinearSum(self.first[where], self.ended[where], prompt[where], slope)
         self.answers = LinearSum(self.first[where], self.ended[where], 0.0, slope)
         self.own_tokens = prompt - np.maximum(0, v.cached[r])
+        self.usual_gap = self._usual_gap()
 
     def fill(self, found: TimeParts) -> None:
         """Write the parts of these rows into the arrays of all."""
@@ -90,7 +91,7 @@ class ReplicaRows:
         prompts, prefills = self._prefills(pace)
         ends, extra, _, _ = arrays(prefills.steps)
         longer = Running(ends, extra).between(self.first, self.ended)
-        usual = self._usual_gap() * pace
+        usual = self.usual_gap * pace
         decode = np.minimum(self.num_gaps * usual, np.maximum(0.0, self.span - self.client))
         left = np.maximum(0.0, self.span - decode - longer - self.client)
         longest = np.nan_to_num(self.visits.itl_max[self.rows])
@@ -132,7 +133,7 @@ class ReplicaRows:
         known = np.flatnonzero(made & (decode > 0.0))
         if known.size < PACE_OVER:
             return np.ones(self.rows.size)
-        model = self.num_gaps[known] * self._usual_gap()[known]
+        model = self.num_gaps[known] * self.usual_gap[known]
         took = np.maximum(0.0, self.span - longer - gap - self.client)[known]
         ratio = took / np.where(model > 0.0, model, 1.0)
         middle = self.first[known] + self.span[known] / 2
