@@ -43,21 +43,25 @@ class Blocks:
                     ("tier", record.tier, record.tier),
                     ("tenant", record.tenant, record.tier),
                 )
-                for group in groups:
-                    self._add(group, block, record, promises)
+                self._add(groups, block, record, promises)
 
-    def _add(self, group: Group, block: int, record: Record, promises: Promises) -> None:
+    def _add(self, groups: tuple[Group, ...], block: int, record: Record, promises: Promises) -> None:
         for name in LATENCIES:
             value, cut_off = latency_of(record, name)
             if value is not None:
-                self._histogram(group, name)[block, _BUCKETS if cut_off else _bucket(value)] += 1
-        if any(verdict.num_good + verdict.num_bad for verdict in record.verdicts):
-            self._count(group, "goodput_ratio", block, int(met(record, promises)), 1)
-        if group[0] != "all":
-            for verdict in record.verdicts:
-                num = verdict.num_good + verdict.num_bad
-                if num:
-                    self._count(group, f"attainment:{verdict.objective}", block, verdict.num_good, num)
+                bucket = _BUCKETS if cut_off else _bucket(value)
+                for group in groups:
+                    self._histogram(group, name)[block, bucket] += 1
+        judged = [verdict for verdict in record.verdicts if verdict.num_good + verdict.num_bad]
+        if judged:
+            good = int(met(record, promises))
+            for group in groups:
+                self._count(group, "goodput_ratio", block, good, 1)
+        for verdict in judged:
+            name, num = f"attainment:{verdict.objective}", verdict.num_good + verdict.num_bad
+            for group in groups:
+                if group[0] != "all":
+                    self._count(group, name, block, verdict.num_good, num)
 
     def _histogram(self, group: Group, name: str) -> NDArray[np.int64]:
         found = self._values.get((group, name))
