@@ -50,15 +50,27 @@ def crowding(visits: Visits, parts: TimeParts, rows: Ints | None = None) -> Crow
     chosen = np.arange(visits.num) if rows is None else rows
     names = visits.tenant.names
     codes = visits.tenant.codes
-    by_row = np.zeros((len(chosen), len(names)))
-    wait = parts.seconds[chosen, COLUMN[Part.GATEWAY_QUEUE]]
-    for pool in np.unique(visits.pool.codes[chosen]) if len(chosen) else ():
-        here = np.flatnonzero((visits.pool.codes[chosen] == pool) & (wait > 0.0))
-        by_row[here] = wait[here, None] * _held(visits, chosen[here], int(pool))
     queue, engine = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
-    np.add.at(queue, codes[chosen], by_row)
+    np.add.at(queue, codes[chosen], _queued(visits, parts, chosen))
     np.add.at(engine, codes[chosen], parts.crowded[chosen, : len(names)])
     return _named(names, queue, engine)
+
+
+def waited_for(visits: Visits, parts: TimeParts, rows: Ints) -> Floats:
+    """Seconds that `rows` waited together for each tenant, in the order of the tenants' names; none is folded."""
+    seconds = _queued(visits, parts, rows) + parts.crowded[rows, : len(visits.tenant.names)]
+    total: Floats = seconds.sum(axis=0)
+    return total
+
+
+def _queued(visits: Visits, parts: TimeParts, rows: Ints) -> Floats:
+    """Of each row's time in our queue, the seconds for each tenant."""
+    by_row = np.zeros((len(rows), len(visits.tenant.names)))
+    wait = parts.seconds[rows, COLUMN[Part.GATEWAY_QUEUE]]
+    for pool in np.unique(visits.pool.codes[rows]):
+        here = np.flatnonzero((visits.pool.codes[rows] == pool) & (wait > 0.0))
+        by_row[here] = wait[here, None] * _held(visits, rows[here], int(pool))
+    return by_row
 
 
 def _held(visits: Visits, rows: Ints, pool: int) -> Floats:

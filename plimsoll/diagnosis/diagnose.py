@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from plimsoll.diagnosis.causes import Case, Cause, causes
-from plimsoll.diagnosis.crowding import crowding
+from plimsoll.diagnosis.crowding import waited_for
 from plimsoll.diagnosis.excess import Excess, excess
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.shift import Change, changes, slow_for_its_kind
@@ -148,16 +148,10 @@ def _culprits(visits: Visits, parts: TimeParts, slow: Ints, fine: Ints) -> dict[
     """Each tenant's share of what slow requests waited more, for anybody, than fine ones."""
     if not slow.size:
         return {}
-    here = crowding(visits, parts, slow)
-    there = crowding(visits, parts, fine) if fine.size else None
-    more = here.seconds.sum(axis=0) / slow.size
-    usual = dict(zip(there.culprits, there.seconds.sum(axis=0) / fine.size, strict=True)) if there else {}
-    extra = {
-        name: max(0.0, float(value) - float(usual.get(name, 0.0)))
-        for name, value in zip(here.culprits, more, strict=True)
-    }
-    total = sum(extra.values())
-    ranked = sorted(extra.items(), key=lambda item: (-item[1], item[0]))
+    usual = waited_for(visits, parts, fine) / max(1, fine.size)
+    extra = np.maximum(0.0, waited_for(visits, parts, slow) / slow.size - usual).tolist()
+    total = sum(extra)
+    ranked = sorted(zip(visits.tenant.names, extra, strict=True), key=lambda item: (-item[1], item[0]))
     return {name: value / total for name, value in ranked if value > 0.0} if total > 0.0 else {}
 
 

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from plimsoll.diagnosis.crowding import crowding
+from plimsoll.diagnosis.diagnose import diagnose
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.visits import visits_of
 from plimsoll.requestlog.record import Record
@@ -50,3 +51,18 @@ def test_many_tenants_are_told_apart_up_to_a_bound() -> None:
     assert found.culprits[-1] == "(others)"
     assert len(found.culprits) == 33
     assert found.queue[found.victims.index("acme")].sum() == pytest.approx(4.0)
+
+
+def test_who_was_waited_for_as_long_before_is_no_culprit_however_many_tenants_there_are() -> None:
+    """Of 40 tenants t00 holds least: 100 of 4,780 blocks in waits of 0.8 s. Then it and a surge hold the pool, t00 100
+    of 10,755 in waits of 1.8 s: as many seconds as before, so that all that is waited more is for the surge.
+    """
+    held = [(0.0, f"t{n:02}", 100 + n) for n in range(40)] + [(1000.0, "t00", 100), (1000.0, "surge", 10_655)]
+    rows = [replace(running(0, "globex", at, at + 1000.0, blocks), tenant=name) for at, name, blocks in held]
+    for begin, waited in ((0.0, 0.8), (1000.0, 1.8)):
+        arrivals = [begin + 10.0 * n + 1.0 for n in range(60)]
+        rows += [replace(record(0, at, ttft=waited + 0.1), dispatched_at=START + at + waited) for at in arrivals]
+    found = diagnose(visits_of(rows), {}, "acme")
+    assert found.num_bad == 60
+    assert found.culprits["surge"] == pytest.approx(1.0, abs=1e-6)
+    assert found.culprits.get("t00", 0.0) == pytest.approx(0.0, abs=1e-6)
