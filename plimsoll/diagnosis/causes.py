@@ -196,7 +196,7 @@ def _engines(case: Case) -> Iterable[Cause]:
 def _outside(case: Case) -> Iterable[Cause]:
     for kind, part, words in (
         (CauseKind.UPSTREAM, Part.UPSTREAM, "was spent before the request reached us, as its headers say"),
-        (CauseKind.SLOW_CLIENT, Part.CLIENT, "the client did not take what was ready"),
+        (CauseKind.SLOW_CLIENT, Part.CLIENT, "is time for which the client did not take what was ready"),
         (CauseKind.STALLS, Part.STALL, "is one long silence within an answer"),
         (CauseKind.NETWORK, Part.UNKNOWN, "nothing in the log explains: network, front end of the engine, cold start"),
     ):
