@@ -20,7 +20,6 @@ from plimsoll.diagnosis.signals import Signals, signals
 from plimsoll.diagnosis.timeparts import Part, TimeParts
 from plimsoll.diagnosis.visits import Ints, Visits
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.slo.outcome import Outcome
 
 MIN_BAD: Final = 5
 """With fewer missed objectives there is no incident to explain."""
@@ -161,8 +160,7 @@ def _by_replica(visits: Visits, slow: Ints) -> dict[str, float]:
 
 
 def _failed_share(visits: Visits, slow: Ints) -> float:
-    ends = [visits.outcome.code(end) for end in (Outcome.FAILED, Outcome.INTERRUPTED)]
-    return float(np.isin(visits.outcome.codes[slow], ends).mean()) if slow.size else 0.0
+    return float(visits.failed[slow].mean()) if slow.size else 0.0
 
 
 def _mechanism(case: Case) -> Mechanism:

@@ -11,7 +11,7 @@
 | decode | its own tokens beside the others that decoded | inferred |
 | stall | one gap that neither the batch nor the blocks explain | measured |
 | client | time for which the client did not take what was ready | measured |
-| unknown | what is left: the network, the engine's front end, errors of the model | – |
+| unknown | what is left: the network, the engine's front end, errors of the model; what died with the gateway | – |
 
 Only rows are looked at, so a live log, a simulated one and a foreign one are read alike; the truth that a simulator
 has is used in tests alone.
@@ -41,7 +41,7 @@ def time_parts(visits: Visits, profiles: Mapping[str, EngineProfile]) -> TimePar
     ended = np.fmax(visits.ended, visits.arrived)
     seconds[:, COLUMN[Part.UPSTREAM]] = np.nan_to_num(visits.upstream)
     reached = ~np.isnan(visits.dispatched)
-    queue_end = np.where(reached, visits.dispatched, visits.finished)
+    queue_end = np.where(reached, visits.dispatched, np.where(visits.interrupted, visits.arrived, visits.finished))
     seconds[:, COLUMN[Part.GATEWAY_QUEUE]] = np.maximum(0.0, queue_end - visits.arrived)
     ended = np.fmax(ended, queue_end)
     client = np.minimum(np.nan_to_num(visits.client_stall), ended - queue_end)

@@ -10,10 +10,8 @@ from msgspec import Struct
 
 from plimsoll.diagnosis.timeparts import TimeParts
 from plimsoll.diagnosis.visits import Floats, Ints, Visits
-from plimsoll.slo.outcome import Outcome
 
 MIN_ROWS: Final = 10
-_BAD_ENDS: Final = (Outcome.FAILED, Outcome.INTERRUPTED, Outcome.EVICTED)
 
 
 class TenantSignal(Struct, frozen=True):
@@ -88,14 +86,13 @@ def _tenant(visits: Visits, name: str, before: Ints, during: Ints, spans: tuple[
 
 def _replica(visits: Visits, parts: TimeParts, code: int, before: Ints, during: Ints) -> ReplicaSignal:
     here_before, here = before[visits.replica.codes[before] == code], during[visits.replica.codes[during] == code]
-    failed = np.isin(visits.outcome.codes[here], [visits.outcome.code(end) for end in _BAD_ENDS])
     return ReplicaSignal(
         name=visits.replica.names[code],
         num_during=int(here.size),
         num_before=int(here_before.size),
         pace_during=_median(parts.pace[here]),
         pace_before=_median(parts.pace[here_before]),
-        failed=int(failed.sum()),
+        failed=int(visits.failed[here].sum()),
     )
 
 

@@ -79,6 +79,18 @@ class Visits:
         done: NDArray[np.bool_] = self.outcome.codes == self.outcome.code(Outcome.COMPLETED)
         return done
 
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """Which an engine, or the way to it, failed: not what we ended, nor what died with the gateway."""
+        lost: NDArray[np.bool_] = self.outcome.codes == self.outcome.code(Outcome.FAILED)
+        return lost
+
+    @property
+    def interrupted(self) -> NDArray[np.bool_]:
+        """Which died with the gateway: of these nobody knows whether they were still waiting."""
+        died: NDArray[np.bool_] = self.outcome.codes == self.outcome.code(Outcome.INTERRUPTED)
+        return died
+
     def index_of(self, request_id: int) -> int | None:
         """The row of a request."""
         found = np.flatnonzero(self.request_id == request_id)

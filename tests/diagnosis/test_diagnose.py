@@ -1,13 +1,18 @@
 """Incidents of the simulator are named right, and a quiet service is accused of nothing; a benchmark runs hundreds."""
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.episodes import ACCUSED, KINDS, VICTIM, episode
 from plimsoll.diagnosis.diagnose import Mechanism, diagnose
 from plimsoll.diagnosis.findings import findings
+from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.remedies import REMEDIES, CauseKind
+from plimsoll.diagnosis.timeparts import COLUMN, Part
 from plimsoll.diagnosis.visits import FIELDS, visits_of
 from plimsoll.requestlog.record import Record
+from plimsoll.slo.outcome import Outcome, Reason
+from tests.analytics.records import START, record
 
 
 @pytest.mark.parametrize(
@@ -44,3 +49,40 @@ def test_an_empty_log_has_no_findings() -> None:
     found = findings(visits_of([]), {})
     assert (found.num, found.tenants, found.unknown_ratio) == (0, (), None)
     assert diagnose(visits_of([]), {}).mechanism is Mechanism.NONE
+
+
+def on_two_replicas(num: int) -> list[Record]:
+    rows = [record(n + 1, 5.0 * n, dispatched_at=START + 5.0 * n) for n in range(num)]
+    return [replace(row, replica="http://a" if row.request_id % 2 else "http://b") for row in rows]
+
+
+def test_what_we_ended_ourselves_is_not_what_a_replica_failed() -> None:
+    """While the gateway drains it ends 45 requests on a, and 15 break off on b: b alone failed."""
+    rows = on_two_replicas(120)
+    for n in range(60):
+        end = (Outcome.FAILED, Reason.CONNECTION_LOST) if n % 4 == 0 else (Outcome.EVICTED, Reason.DRAIN_TIMEOUT)
+        at = 600.0 + n
+        row = record(121 + n, at, ttft=None, lasted=5.0, outcome=end[0], reason=end[1], dispatched_at=START + at)
+        rows.append(replace(row, replica="http://b" if end[0] is Outcome.FAILED else "http://a"))
+    found = diagnose(visits_of(rows), {}, "acme")
+    accused = [cause.subject for cause in found.causes if cause.kind is CauseKind.REPLICA_FAILED]
+    assert accused == ["http://b"]
+
+
+def test_what_died_with_the_gateway_accuses_nobody() -> None:
+    """Of such requests the log knows that they were open: whether they waited or ran is unknown, and no replica's."""
+    rows = on_two_replicas(120)
+    for n in range(60):
+        died = Outcome.INTERRUPTED, Reason.GATEWAY_DIED
+        row = record(121 + n, 600.0 + n, ttft=None, lasted=5.0, outcome=died[0], reason=died[1])
+        rows.append(replace(row, pool="", replica=""))
+    for n in range(20):  # and b is not there again
+        rows.append(record(181 + n, 660.0 + 5.0 * n, dispatched_at=START + 660.0 + 5.0 * n))
+    visits = visits_of(rows)
+    parts = time_parts(visits, {})
+    assert parts.seconds[120:180, COLUMN[Part.UNKNOWN]].tolist() == pytest.approx([5.0] * 60)
+    assert parts.seconds[120:180, COLUMN[Part.GATEWAY_QUEUE]].sum() == 0.0
+    found = diagnose(visits, {}, "acme")
+    assert found.num_bad == 60
+    assert found.mechanism is Mechanism.UNKNOWN
+    assert {cause.kind for cause in found.causes} <= {CauseKind.NETWORK}

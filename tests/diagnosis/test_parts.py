@@ -88,7 +88,9 @@ def rows(draw: st.DrawFn) -> list[Record]:
     made = []
     for i in range(draw(st.integers(1, 12))):
         after, waited, lasted = draw(st.floats(0.0, 100.0)), draw(TIMES), draw(st.floats(0.0, 60.0))
-        outcome = draw(st.sampled_from([Outcome.COMPLETED, Outcome.ABORTED, Outcome.FAILED, Outcome.EXPIRED]))
+        outcome = draw(
+            st.sampled_from([Outcome.COMPLETED, Outcome.ABORTED, Outcome.FAILED, Outcome.EXPIRED, Outcome.INTERRUPTED])
+        )
         ttft = None if outcome is Outcome.EXPIRED or waited is None else draw(st.none() | st.floats(waited, waited + 9))
         row = record(
             i + 1,
