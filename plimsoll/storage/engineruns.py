@@ -9,9 +9,10 @@
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from math import isnan
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +47,7 @@ def served(path: Path) -> list[Served]:
     data = path.read_bytes()
     try:
         text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise TraceError(path.name, 0, f"not readable as text or gzip: {error}") from error
     rows = list(_json(path.name, text) if text.lstrip().startswith("{") else _csv(path.name, text))
     if not rows:
@@ -75,7 +76,7 @@ def _csv(file: str, text: str) -> Iterator[Served]:
 
 
 def _row(file: str, number: int, cells: Mapping[str, object], columns: tuple[str, ...], scale: float) -> Served:
-    missing = [column for column in columns if cells.get(column) in {None, ""}]
+    missing = [column for column in columns if cells.get(column) in (None, "")]
     if missing:
         raise TraceError(file, number, f"column {missing[0]} is missing")
     try:
@@ -85,12 +86,14 @@ def _row(file: str, number: int, cells: Mapping[str, object], columns: tuple[str
         e2e = instants[-1] if instants else float(str(cells.get("e2e_s", "nan")))
     except (TypeError, ValueError) as error:
         raise TraceError(file, number, str(error)) from error
+    if not all(isfinite(value) for value in (arrived_at, prompt, output, ttft)):
+        raise TraceError(file, number, "a time or a length is no finite number")
     if prompt < 1 or output < 1 or ttft <= 0:
         raise TraceError(file, number, f"prompt {prompt:g}, output {output:g}, ttft {ttft:g}: must be above 0")
     gaps = tuple(later - earlier for earlier, later in pairwise(instants))
     if any(gap < 0 for gap in gaps):
         raise TraceError(file, number, "a token came before the one before it")
-    if isnan(e2e) or e2e < ttft * scale - 1e-9:
+    if not isfinite(e2e) or e2e < ttft * scale - 1e-9:
         raise TraceError(file, number, "the end is missing, or before the first token")
     if not instants and output > 1:
         gaps = ((e2e - ttft * scale) / (output - 1),) * (int(output) - 1)

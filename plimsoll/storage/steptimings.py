@@ -7,6 +7,7 @@ decode step a row; its rows are of several machines, so say which: `model=llama2
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
@@ -29,7 +30,7 @@ class Timing(NamedTuple):
 
 
 def holds_timings(path: Path) -> bool:
-    """Whether the first line names the columns of a table of timings."""
+    """Whether the first line names the columns of a table of timings. TraceError where it is no text."""
     if not path.is_file():
         return False
     columns = set(next(csv.reader(_lines(path)), []))
@@ -42,7 +43,7 @@ def timings(path: Path, where: Mapping[str, str]) -> list[Timing]:
     for number, cells in enumerate(csv.DictReader(_lines(path)), 1):
         unknown = [column for column in where if column not in cells]
         if unknown:
-            raise TraceError(path.name, 0, f"has no column {unknown[0]}; it has {', '.join(cells)}")
+            raise TraceError(path.name, 0, f"has no column {unknown[0]}; it has {', '.join(filter(None, cells))}")
         if any(cells[column] != value for column, value in where.items()):
             continue
         try:
@@ -57,8 +58,11 @@ def timings(path: Path, where: Mapping[str, str]) -> list[Timing]:
 def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as probe:
         packed = probe.read(2) == b"\x1f\x8b"
-    with gzip.open(path, "rt") if packed else path.open(encoding="utf-8") as lines:
-        yield from lines
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as lines:
+            yield from lines
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(path.name, 0, f"not readable as text or gzip: {error}") from error
 
 
 def _own(cells: Mapping[str, str]) -> list[Timing]:

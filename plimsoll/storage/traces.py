@@ -8,6 +8,7 @@ Read next: `tracecolumns.py` (what the columns of each format are called).
 
 import csv
 import gzip
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -59,7 +60,7 @@ def _parsed(path: Path, lines: TextIO, left_out: LeftOut | None) -> Iterator[tup
             raise TraceError(path.name, 0, "the file is empty")
         parse = _jsonl if first.lstrip().startswith("{") else _csv
         yield from parse(path.name, first, lines, left_out)
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise TraceError(path.name, 0, f"not readable as text or gzip: {error}") from error
 
 

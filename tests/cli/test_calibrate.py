@@ -1,5 +1,6 @@
 """`plimsoll calibrate`: a profile that can be used, what it is worth, and what it refuses."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -64,12 +65,32 @@ def test_timings_become_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[
         ),
         ("arrival_s,input_tokens,output_tokens,ttft_s,e2e_s\n0,0,5,1,2\n", "row 1: prompt 0, output 5"),
         ("arrival_s,input_tokens,output_tokens,ttft_s,e2e_s\n0,5,5,1,0.5\n", "row 1: the end is missing, or before"),
+        ("arrival_s,input_tokens,output_tokens,ttft_s,e2e_s\n0,nan,5,1,2\n", "row 1: a time or a length is no finite"),
+        ("arrival_s,input_tokens,output_tokens,ttft_s,e2e_s\n0,5,inf,1,2\n", "row 1: a time or a length is no finite"),
+        ("arrival_s,input_tokens,output_tokens,ttft_s,e2e_s\n0,5,5,1,inf\n", "row 1: the end is missing, or before"),
+        ('{"arrival_s": 0, "prompt_tokens": [5], "output_tokens": 2, "ttft_ms": 3}\n', "row 1: could not convert"),
         ("prefill_tokens,num_seqs,context_tokens,seconds\n5,1,1,0\n", "row 1: seconds is 0"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "log").write_text(text)
     with pytest.raises(TraceError, match=told):
+        calibrate(tmp_path / "log", out=tmp_path / "o.yaml")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xfe\x00noise",
+        b"\x1f\x8bnoise",
+        gzip.compress(b"prefill_tokens,num_seqs,context_tokens,seconds\n5,1,1,1\n")[:-9],
+        b"prefill_tokens,num_seqs,context_tokens,seconds\n5,1,1,1\n\xff\n",
+    ],
+    ids=["noise", "no-gzip", "torn", "noise-in-a-row"],
+)
+def test_what_is_no_text_is_named(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "log").write_bytes(data)
+    with pytest.raises(TraceError, match="log, row 0: not readable as text or gzip"):
         calibrate(tmp_path / "log", out=tmp_path / "o.yaml")
 
 

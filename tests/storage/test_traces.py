@@ -142,6 +142,10 @@ def test_a_file_that_is_not_there_or_torn(tmp_path: Path) -> None:
     torn.write_bytes(gzip.compress((AZURE + "2023-11-16 18:15:46.0,374,4\n" * 999).encode())[:-20])
     with pytest.raises(TraceError, match="not readable"):
         list(read(torn))
+    whole = gzip.compress((AZURE + "2023-11-16 18:15:46.0,374,4\n" * 999).encode())
+    torn.write_bytes(whole[:10] + b"\xff" * 20 + whole[30:])
+    with pytest.raises(TraceError, match="not readable"):
+        list(read(torn))
 
 
 @pytest.mark.parametrize(
