@@ -67,6 +67,7 @@ class Driver:
         self._next_id = first_request_id
         self._trace_seed = f"{trace_seed & (1 << 64) - 1:016x}"
         self._ratios: dict[str, TokenRatio] = {}
+        self._signatures: dict[bytes, float] = {}
         self._take(policy)
         channel.open(self.carrier.carry_out)
 
@@ -199,7 +200,7 @@ class Driver:
 
     def _take(self, policy: Policy) -> None:
         self.policy = policy
-        self._intake = Intake(policy, self._ratios)
+        self._intake = Intake(policy, self._ratios, self._signatures)
         self.carrier.take(policy, self._intake)
 
     def _answer_ourselves(self, exchange: Exchange) -> bool:

@@ -27,13 +27,14 @@ _BAD_REQUEST: Final = Reason.BAD_REQUEST
 class Intake:
     """Reads requests under one policy."""
 
-    def __init__(self, policy: Policy, ratios: dict[str, TokenRatio]) -> None:
+    def __init__(self, policy: Policy, ratios: dict[str, TokenRatio], signatures: dict[bytes, float]) -> None:
+        """What is learnt of prompts and which signatures were used outlive the policy."""
         self._keyring = Keyring(policy)
         self._catalogue = Catalogue(policy)
         self._cors = Cors(policy.gateway.cors_origins)
-        self._vouching = Vouching(policy.service)
+        self._vouching = Vouching(policy.service, seen=signatures)
         self._max_body = policy.gateway.max_body
-        self._ratios = ratios  # learnt: outlives the policy
+        self._ratios = ratios
 
     def tenant(self, request: ClientRequest) -> Tenant | None:
         """Whose request it is; None where the key is missing or nobody's."""

@@ -53,12 +53,15 @@ def sign_hop(secret: bytes, at: bytes, trace_id: bytes) -> bytes:
 class Vouching:
     """What one policy believes."""
 
-    def __init__(self, service: Service, secrets: Sequence[bytes] | None = None) -> None:
-        """`secrets`: those of the policy, read; None: read them now."""
+    def __init__(
+        self, service: Service, secrets: Sequence[bytes] | None = None, seen: dict[bytes, float] | None = None
+    ) -> None:
+        """`secrets`: those of the policy, read; None: read them now. `seen`: what earlier policies have believed."""
         self.trust = service.upstream_time
         self.secrets = read_secrets(service.upstream_secrets) if secrets is None else list(secrets)
         self._window = service.upstream_window
-        self._seen: dict[bytes, float] = {}  # signature -> until when it must not come again, oldest first
+        self._seen: dict[bytes, float] = {} if seen is None else seen
+        """Signature → until when it must not come again, oldest first."""
         if self.trust in (UpstreamTrust.SIGNED, UpstreamTrust.MEASURED) and not self.secrets:
             _log.error("no secret of service.upstream_secrets can be read: upstream times will be charged to nobody")
 

@@ -38,7 +38,7 @@ def signed(secret: bytes = SECRET, at: bytes = b"1799999999.5", **changes: bytes
     return fields | {name.replace("_", "-").encode(): text for name, text in changes.items()}
 
 
-def told(labels: ClientLabels) -> tuple[float | None, UpstreamTrust]:
+def told(labels: ClientLabels | RequestArrived) -> tuple[float | None, UpstreamTrust]:
     return labels.upstream_time, labels.upstream_trust
 
 
@@ -112,6 +112,21 @@ def test_a_figure_in_baggage_is_not_what_was_signed() -> None:
     value = sign_upstream(SECRET, b"1799999999.5", b"", b"", b"")
     fields = {b"baggage": b"plimsoll.upstream_ms=9000", b"x-plimsoll-upstream-signature": value}
     assert told(read_labels(fields, NOW, vouching(SIGNED))) == (None, NOBODY)
+
+
+def test_a_reload_makes_no_used_signature_good_again(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(SECRET)
+    policy = document.parse(write_policy(tmp_path, f"signed, upstream_secrets: [{secret}]").read_text())
+    world = World(policy)
+    at = b"%.1f" % world.clock()
+    fields = {"x_request_id": b"r-1", "x_plimsoll_upstream_ms": b"250"}
+    fields["x_plimsoll_upstream_signature"] = sign_upstream(SECRET, at, b"r-1", b"", b"250")
+    world.send(BODY, **fields)
+    assert told(world.arrival) == (0.25, SIGNED)
+    world.driver.change_policy(policy, {})
+    world.send(BODY, **fields)
+    assert told(world.arrival) == (None, NOBODY)
 
 
 # --- measured ---
