@@ -1,6 +1,7 @@
 """From the governor's Dispatch to what the data path sends: the body's patches and the headers' changes."""
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -9,7 +10,7 @@ from plimsoll.gateway import patches
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Attempt, Headers
 from plimsoll.gateway.labels import OURS, REQUEST_ID, TRACEPARENT, traceparent
-from plimsoll.gateway.vouching import HOP, read_secrets, sign_hop
+from plimsoll.gateway.vouching import HOP, sign_hop
 from plimsoll.governor.decisions import Dispatch
 from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import Policy
@@ -38,14 +39,14 @@ ENGINE_HEADERS: Final = frozenset({b"server", b"x-powered-by", b"openai-version"
 class Attempts:
     """Makes attempts under one policy."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, secrets: Sequence[bytes]) -> None:
+        """`secrets`: those of `service.upstream_secrets`, read; hops are signed with the first."""
         self._engine_keys: dict[str, Headers] = {}
         self._aliases = {(pool.name, alias): pool.model for pool in policy.pools for alias in pool.aliases}
         for pool in policy.pools:
             if pool.engine_key and (key := os.environ.get(pool.engine_key, "")):
                 self._engine_keys[pool.name] = ((b"authorization", b"Bearer " + key.encode()),)
-        secrets = read_secrets(policy.service.upstream_secrets) if policy.gateway.mark_hop else []
-        self._hop_secret = secrets[0] if secrets else b""
+        self._hop_secret = secrets[0] if policy.gateway.mark_hop and secrets else b""
         self._answer_dropped = ANSWER_DROPPED | ENGINE_HEADERS if policy.gateway.hide_engine_headers else ANSWER_DROPPED
 
     def attempt(self, flight: Flight, dispatch: Dispatch, tokens: TokenClock, cors: Headers) -> Attempt:

@@ -112,7 +112,7 @@ class Carrier:
     def take(self, policy: Policy, intake: Intake) -> None:
         """From now on by this policy."""
         self._intake = intake
-        self._attempts = Attempts(policy)
+        self._attempts = Attempts(policy, intake.secrets)
         self._thresholds = {tier.name: itl_thresholds(tier.objectives) for tier in policy.tiers}
 
     def carry_out(self, decisions: Sequence[Decision]) -> None:

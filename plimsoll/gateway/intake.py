@@ -33,6 +33,7 @@ class Intake:
         self._catalogue = Catalogue(policy)
         self._cors = Cors(policy.gateway.cors_origins)
         self._vouching = Vouching(policy.service, seen=signatures)
+        self.secrets = self._vouching.secrets
         self._max_body = policy.gateway.max_body
         self._ratios = ratios
 
