@@ -15,6 +15,7 @@ import msgspec
 
 from plimsoll.errors import UsageError
 from plimsoll.policy.policy import AlertRules, Severity
+from plimsoll.storage.datadir import write_whole
 from plimsoll.telemetry.alertdesk import Alert, AlertDesk, Message
 
 TICK: Final = 0.5
@@ -69,7 +70,7 @@ class Alerts:
         for message in messages:
             if message.channel in failed:
                 continue  # due again when the channel is tried again
-            arrived = self._send(message)
+            arrived = self._sent(message)
             with self._lock:
                 (self._desk.delivered if arrived else self._desk.failed)(message, self._clock())
             if not arrived:
@@ -77,6 +78,13 @@ class Alerts:
             self._tell(message.channel, arrived=arrived)
         if messages:
             self._remember()
+
+    def _sent(self, message: Message) -> bool:
+        try:
+            return self._send(message)
+        except Exception as fault:  # a sender's fault must not end this thread, and with it all alerts
+            self._say(f"alert channel {message.channel}: the sender raised {type(fault).__name__}")  # no address in it
+            return False
 
     def _tell(self, channel: str, *, arrived: bool) -> None:
         """Only when it changes."""
@@ -92,10 +100,8 @@ class Alerts:
             return
         with self._lock:
             text = msgspec.json.encode(self._desk.believed())
-        part = self._kept.with_name(self._kept.name + ".part")
         try:
-            part.write_bytes(text)
-            part.replace(self._kept)
+            write_whole(self._kept, text)
         except OSError as error:
             self._say(f"{self._kept} cannot be written ({error.strerror}): after a restart alerts are told again")
 

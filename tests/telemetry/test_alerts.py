@@ -12,7 +12,7 @@ from plimsoll.ledger.assessment import UNFORESEEN, Outlook, Row
 from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.burnrate import BurnState
-from plimsoll.telemetry.alertdesk import Alert
+from plimsoll.telemetry.alertdesk import Alert, Message
 from plimsoll.telemetry.alerts import Alerts, sender
 from plimsoll.telemetry.budgetalerts import alerts_of
 from tests.telemetry.receiver import Receiver, until
@@ -70,6 +70,25 @@ def test_a_receiver_that_is_down_is_tried_again_and_holds_nobody_up(receiver: Re
         "alert channel hook does not take messages",
         "alert channel hook takes messages again",
     ]
+
+
+def test_a_fault_of_the_sender_is_a_failed_message_and_not_the_end_of_all_alerts() -> None:
+    sent: list[str] = []
+
+    def send(message: Message) -> bool:
+        sent.append(message.title)
+        if len(sent) == 1:
+            raise TypeError("injected")
+        return True
+
+    said: list[str] = []
+    alerts = Alerts(RULES, send, said.append)
+    alerts.update(time.time(), [BURNS])
+    until(lambda: len(sent) == 2)
+    alerts.close()
+    assert sent == ["[firing] acme: ttft burns"] * 2
+    assert said[0] == "alert channel hook: the sender raised TypeError"
+    assert said[-1] == "alert channel hook takes messages again"
 
 
 def test_a_file_that_cannot_be_read_costs_a_repetition(receiver: Receiver, tmp_path: Path) -> None:
