@@ -10,11 +10,12 @@ from typing import Any, Final
 import duckdb
 
 from plimsoll.analytics.gathering import EVERYTHING, MAX_CAUSES, OTHER_CAUSES, BudgetKey, Gathered, Window, zone_of
-from plimsoll.analytics.tally import NOT_ON_WORD, NOT_WAITING, VOUCHED, Judged, Tally, promises_of
+from plimsoll.analytics.tally import NOT_ON_WORD, VOUCHED, Judged, Tally, promises_of
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.budget import period_bounds, period_of
 from plimsoll.slo.outcome import Outcome, Reason
 from plimsoll.slo.verdict import Charge, Judgement
+from plimsoll.storage.chosen import WAITED, quoted, within
 from plimsoll.storage.resemblance import design_effects
 from plimsoll.storage.sketches import latency_sketches
 
@@ -62,33 +63,19 @@ class _Aggregation:
 
     def _choose(self) -> None:
         """The view `chosen`: the window's requests, with rare causes under one name and what each waited."""
-        not_waiting = ", ".join(_quoted(reason.value) for reason in sorted(NOT_WAITING))
         self.connection.execute(
             f"""CREATE OR REPLACE TEMP TABLE common_causes AS
-            SELECT cause FROM requests WHERE {self._chosen()}
+            SELECT cause FROM requests WHERE {within(self.window)}
             GROUP BY cause ORDER BY count(*) DESC, cause LIMIT {MAX_CAUSES}"""
         )
         self.connection.execute(
             f"""CREATE OR REPLACE TEMP VIEW chosen AS
             SELECT requests.* REPLACE (
                     CASE WHEN requests.cause IN (FROM common_causes) THEN requests.cause
-                         ELSE {_quoted(OTHER_CAUSES)} END AS cause),
-                finished_at - arrived_at AS waited,
-                outcome NOT IN ('{Outcome.REJECTED.value}', '{Outcome.COMPLETED.value}')
-                    AND reason NOT IN ({not_waiting}) AS waiting
-            FROM requests WHERE {self._chosen()}"""
+                         ELSE {quoted(OTHER_CAUSES)} END AS cause),
+                {WAITED}
+            FROM requests WHERE {within(self.window)}"""
         )
-
-    def _chosen(self, *, since: bool = True) -> str:
-        window = self.window
-        parts = ["true"]
-        if since and window.since > float("-inf"):
-            parts.append(f"arrived_at >= {window.since!r}::DOUBLE")
-        if window.until < float("inf"):
-            parts.append(f"arrived_at < {window.until!r}::DOUBLE")
-        if window.tenant is not None:
-            parts.append(f"tenant = {_quoted(window.tenant)}")
-        return " AND ".join(parts)
 
     def _tally(self, kind: str, group: tuple[Any, ...]) -> Tally:
         if kind == "tenant":
@@ -138,15 +125,15 @@ class _Aggregation:
                 if objective.counts_tokens:
                     ratio = objective.target
                     targets.setdefault((tier, name, ratio.numerator, ratio.denominator), []).append(version)
-        known = ", ".join(_quoted(version) for version in self.promises)
+        known = ", ".join(quoted(version) for version in self.promises)
         parts = ["false"]
         for (tier, name, good, of), versions in targets.items():
-            listed = ", ".join(_quoted(version) for version in versions)
+            listed = ", ".join(quoted(version) for version in versions)
             own = f"policy_version IN ({listed})"
             if self.policy.version in versions:  # a version that nobody knows is judged by the latest
                 own = f"({own} OR policy_version NOT IN ({known}))"
             parts.append(
-                f"(tier = {_quoted(tier)} AND v.objective = {_quoted(name)} AND {own}"
+                f"(tier = {quoted(tier)} AND v.objective = {quoted(name)} AND {own}"
                 f" AND v.num_bad * {of}::HUGEINT <= (v.num_good + v.num_bad) * {of - good}::HUGEINT)"
             )
         return " OR ".join(parts)
@@ -206,7 +193,7 @@ class _Aggregation:
         """Whole months up to the window's end, whatever its beginning."""
         span = self._rows(
             f"""SELECT tenant, min(arrived_at), max(arrived_at)
-            FROM requests WHERE {self._chosen(since=False)} GROUP BY ALL"""
+            FROM requests WHERE {within(self.window, since=False)} GROUP BY ALL"""
         )
         months = [
             month for tenant, first, last in span for month in self._months(tenant, max(first, self.window.since), last)
@@ -220,7 +207,7 @@ class _Aggregation:
         for tenant, tier, objective, version, period, judged, bad in self._rows(
             f"""SELECT tenant, tier, v.objective, policy_version, period, sum(v.num_good + v.num_bad), sum(v.num_bad)
             FROM (SELECT r.tenant, tier, policy_version, period, unnest(verdicts) AS v
-                FROM (SELECT * FROM requests WHERE {self._chosen(since=False)}) r
+                FROM (SELECT * FROM requests WHERE {within(self.window, since=False)}) r
                 JOIN months ON r.tenant = months.tenant AND arrived_at >= low AND arrived_at < high)
             GROUP BY ALL HAVING sum(v.num_good + v.num_bad) > 0"""
         ):
@@ -241,7 +228,3 @@ class _Aggregation:
         versions = self._rows("SELECT DISTINCT policy_version FROM chosen")
         self.result.policy_versions = {version for (version,) in versions}
         self.result.num_repeated = int(self._rows("SELECT count(*) - count(DISTINCT request_id) FROM chosen")[0][0])
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -9,6 +9,7 @@ import duckdb
 
 from plimsoll.errors import StorageError, UsageError
 from plimsoll.slo.budget import HourCount
+from plimsoll.storage.chosen import quoted
 from plimsoll.storage.query import connect
 
 Hourly = dict[tuple[str, str], list[HourCount]]
@@ -37,7 +38,7 @@ def hours_of(log: Path) -> Hourly:
         )
     files = sorted(log.glob("*.parquet")) if log.is_dir() else [log]
     with duckdb.connect(":memory:") as connection:
-        names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+        names = ", ".join(quoted(str(file)) for file in files)
         try:
             connection.execute(f"CREATE VIEW requests AS SELECT * FROM read_parquet([{names}], union_by_name = true)")
             return _hourly(connection)

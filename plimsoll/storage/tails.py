@@ -7,8 +7,7 @@ import duckdb
 
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tails import OTHERS, Group, PowerLaw, TailGroup, Tails, power_law, tail_group
-from plimsoll.analytics.tally import NOT_WAITING
-from plimsoll.slo.outcome import Outcome
+from plimsoll.storage.chosen import WAITED, within
 from plimsoll.storage.sketches import gap_sketches, latency_sketches
 
 _LENGTH: Final = """CASE WHEN prompt_tokens < 1024 THEN 'below 1k' WHEN prompt_tokens < 4096 THEN '1k to 4k'
@@ -73,15 +72,7 @@ def tails(
 
 
 def _choose(connection: duckdb.DuckDBPyConnection, window: Window, by: Sequence[str], every: float | None) -> None:
-    where = ["true"]
-    if window.since > float("-inf"):
-        where.append(f"arrived_at >= {window.since!r}::DOUBLE")
-    if window.until < float("inf"):
-        where.append(f"arrived_at < {window.until!r}::DOUBLE")
-    if window.tenant is not None:
-        where.append("tenant = '" + window.tenant.replace("'", "''") + "'")
-    not_waiting = ", ".join(f"'{reason.value}'" for reason in sorted(NOT_WAITING))
-    source = f"SELECT * FROM requests WHERE {' AND '.join(where)}"
+    source = f"SELECT * FROM requests WHERE {within(window)}"
     if "tenants" in by:
         source = f"""SELECT r.*, m.num_tenants FROM ({source}) r JOIN (
             SELECT floor(arrived_at / 60) AS minute, count(DISTINCT tenant) AS num_tenants FROM requests GROUP BY ALL
@@ -94,10 +85,8 @@ def _choose(connection: duckdb.DuckDBPyConnection, window: Window, by: Sequence[
     start = "NULL::DOUBLE" if every is None else f"floor(arrived_at / {every!r}) * {every!r}"
     connection.execute(
         f"""CREATE OR REPLACE TEMP VIEW chosen AS SELECT *{labels}, {start} AS slice,
-            finished_at - arrived_at AS waited,
-            coalesce(list_sum(list_transform(verdicts, lambda v: v.num_bad)), 0) > 0 AS broke,
-            outcome NOT IN ('{Outcome.REJECTED.value}', '{Outcome.COMPLETED.value}')
-                AND reason NOT IN ({not_waiting}) AS waiting
+            {WAITED},
+            coalesce(list_sum(list_transform(verdicts, lambda v: v.num_bad)), 0) > 0 AS broke
         FROM ({source})"""
     )
 
