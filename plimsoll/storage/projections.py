@@ -9,7 +9,8 @@ from typing import Final, Self, TypeVar
 from msgspec import Struct
 from sqlalchemy.exc import OperationalError
 
-from plimsoll.errors import DataDirectoryBusy, LedgerAway, PlimsollError
+from plimsoll.errors import DataDirectoryBusy, LedgerAway
+from plimsoll.policy.policy import Policy
 from plimsoll.storage.archive import archive
 from plimsoll.storage.batch import Batch
 from plimsoll.storage.budgeting import BudgetKeeper, Listener, MinuteHand
@@ -17,7 +18,6 @@ from plimsoll.storage.database import told
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.keeper import NO_ROOM
 from plimsoll.storage.ledger import LedgerDatabase
-from plimsoll.storage.promised import policy_in_force
 from plimsoll.storage.reader import first_offset, read_rows, sync_range
 from plimsoll.storage.requestlog import RequestLog
 
@@ -54,7 +54,6 @@ class Projections:
         """DataDirectoryBusy where another projector has it, after waiting `takeover` s for it to end."""
         paths = DataDirectory(directory)
         self._log = paths.identity().log
-        self._root = directory
         self._journal = paths.journal
         self._lock = _take_over(paths.projector_lock, takeover)
         try:
@@ -88,12 +87,9 @@ class Projections:
         more = self._requests.advance(self._reached, force=force)
         return Advance(batch.num_settled, self._reached, self._requests.offset, more or batch.end > batch.start)
 
-    def archive(self, at: float) -> int:
-        """Pack old segments where the policy in force says so; how many."""
-        try:
-            after = policy_in_force(self._root).storage.archive_after
-        except PlimsollError:  # none was copied, or it is being replaced
-            return 0
+    def archive(self, at: float, policy: Policy | None) -> int:
+        """Pack old segments where the policy says so; how many."""
+        after = None if policy is None else policy.storage.archive_after
         if after is None:
             return 0
         return archive(self._journal, min(self._reached, self._requests.offset), at - after)
@@ -141,19 +137,19 @@ class Follower:
                     time.sleep(self._pause * 3)
                 elif not advance.more:
                     self._try(hand.after)
-                    archiving = self._archive(projections, archiving)
+                    archiving = self._archive(projections, keeper.policy, archiving)
                     time.sleep(self._pause)
                     hand.before()
             if self._try(projections.catch_up) is None:
                 self._say("ended before it had caught up: the next one will")
 
-    def _archive(self, projections: Projections, before: float) -> float:
+    def _archive(self, projections: Projections, policy: Policy | None, before: float) -> float:
         """Look once a minute; the instant of the last look."""
         at = time.monotonic()
         if at - before < ARCHIVE_EVERY:
             return before
         try:
-            num = projections.archive(time.time())
+            num = projections.archive(time.time(), policy)
         except OSError as error:
             self._say(f"nothing is archived: {error.strerror or error}")
         else:
