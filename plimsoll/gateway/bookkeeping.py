@@ -14,15 +14,13 @@ import msgspec
 from plimsoll.errors import StorageError
 from plimsoll.governor import recording
 from plimsoll.governor.events import BudgetsReported
-from plimsoll.ledger.decided import Decided
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
-from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE
+from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE, decode_decision
 
 EVERY: Final = 1.0
 """s between looks."""
 _log = logging.getLogger("plimsoll.gateway")
-_decision: Final = msgspec.msgpack.Decoder(Decided)
 
 
 class Bookkeeping:
@@ -66,7 +64,7 @@ class Bookkeeping:
     def _take(self, path: Path) -> None:
         data = path.read_bytes()
         try:
-            _decision.decode(data)
+            decode_decision(data)
         except msgspec.DecodeError as error:
             _log.error("%s is no decision (%s) and is put aside", path, error)
             path.rename(path.with_suffix(".unreadable"))

@@ -13,10 +13,11 @@ from typing import Final
 import msgspec
 
 from plimsoll.ledger.decided import Decided
+from plimsoll.requestlog.codec import encode
 from plimsoll.storage.datadir import write_whole
+from plimsoll.storage.rows import decode_decision
 
 _SUFFIX: Final = ".decided"
-_encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Inbox:
@@ -32,7 +33,7 @@ class Inbox:
         self.folder.mkdir(exist_ok=True)
         name = decided.key.replace("/", "~")
         path = self.folder / f"{name[:200]}{_SUFFIX}"
-        write_whole(path, _encoder.encode(decided))
+        write_whole(path, encode(decided))
         return path
 
     def put_report(self, data: bytes) -> None:
@@ -55,6 +56,6 @@ class Inbox:
         """The decisions themselves; what is no decision is left to the gateway to tell."""
         for path in self.decisions():
             try:
-                yield msgspec.msgpack.decode(path.read_bytes(), type=Decided)
+                yield decode_decision(path.read_bytes())
             except (msgspec.DecodeError, FileNotFoundError):
                 continue

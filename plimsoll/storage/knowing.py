@@ -191,10 +191,11 @@ class Knowledge:
 
 def last_told(connection: Connection) -> float | None:
     """The instant up to which the books know traffic, to the minute or hour; None where there is none."""
-    minute = connection.execute(select(func.max(minutes.c.minute))).scalar()
-    hour = connection.execute(select(func.max(hours.c.hour))).scalar()
-    ends = [60.0 * (minute + 1)] if minute is not None else [3600.0 * (hour + 1)] if hour is not None else []
-    return max(ends, default=None)
+    minute: int | None = connection.execute(select(func.max(minutes.c.minute))).scalar()
+    if minute is not None:
+        return 60.0 * (minute + 1)
+    hour: int | None = connection.execute(select(func.max(hours.c.hour))).scalar()
+    return None if hour is None else 3600.0 * (hour + 1)
 
 
 def _of(

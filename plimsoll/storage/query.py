@@ -15,6 +15,7 @@ from plimsoll.errors import StorageError
 from plimsoll.governor.decisions import Settle
 from plimsoll.requestlog.codec import RowKind
 from plimsoll.requestlog.record import Record
+from plimsoll.storage.chosen import quoted
 from plimsoll.storage.columns import SCHEMA, records_of, table_of
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.logfiles import LogFile, log_files
@@ -55,7 +56,7 @@ def connect(directory: Path) -> duckdb.DuckDBPyConnection:
     connection.register("journal_tail", tail)
     parts = ["SELECT * FROM journal_tail"]
     if files:
-        names = ", ".join("'" + str(file.path).replace("'", "''") + "'" for file in files)
+        names = ", ".join(quoted(str(file.path)) for file in files)
         parts.insert(0, f"SELECT * FROM read_parquet([{names}], union_by_name = true)")
     try:
         connection.execute("CREATE VIEW requests AS " + " UNION ALL BY NAME ".join(parts))

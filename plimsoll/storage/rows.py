@@ -86,14 +86,7 @@ def decode_settle(data: bytes | memoryview) -> Settle:
 
 def encode_settle(settle: Settle) -> bytes:
     """A settlement as its row has it: record, entries, brief."""
-    record = settle.record
-    return encode(
-        (
-            record,
-            settle.entries,
-            (record.tenant, record.tier, record.policy_version, record.arrived_at, record.finished_at, record.verdicts),
-        )
-    )
+    return encode((settle.record, settle.entries, brief_of(settle.record)))
 
 
 def decode_brief(data: bytes | memoryview) -> tuple[Brief, tuple[Entry, ...]]:
