@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from plimsoll.analytics.backtest import FIRST_AT, NAIVE, Backtest, Trial, summed, trials
+from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.options import Json, Seconds
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.cli.report import data_directory
 from plimsoll.errors import UsageError
 from plimsoll.storage.hourly import hours_of
 from plimsoll.storage.promised import zones_of

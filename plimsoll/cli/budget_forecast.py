@@ -11,9 +11,9 @@ from rich.table import Table
 from plimsoll.analytics.forecast import Band, Exhaustion, Forecast
 from plimsoll.analytics.forecast import forecast as forecast_of
 from plimsoll.cli.budgetbooks import rows_of
+from plimsoll.cli.logwindow import data_directory, instant
 from plimsoll.cli.options import DataDir, Json
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.cli.report import data_directory, instant
 from plimsoll.errors import UsageError
 from plimsoll.ledger.assessment import Row
 from plimsoll.slo.budget import period_bounds

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from plimsoll.cli.report import data_directory
+from plimsoll.cli.logwindow import data_directory
 from plimsoll.errors import DataDirectoryBusy, UsageError
 from plimsoll.ledger.assessment import Row
 from plimsoll.ledger.decided import Decided

@@ -10,12 +10,12 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from ruamel.yaml import YAML
 
 from plimsoll.cli.output import print_json, terminal, write_text
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.errors import UsageError
+from plimsoll.policy.yamltext import compact
 from plimsoll.sim.enginefit import Errors, Fit, fit, pooled_errors
 from plimsoll.sim.replaying import EngineRun, Seen
 from plimsoll.sim.stepfit import StepFit, StepTiming, fit_steps
@@ -152,8 +152,6 @@ def _provenance(source: Path, found: Fit | StepFit) -> str:
 
 def _yaml(profile: EngineProfile, provenance: str) -> str:
     """The profile as people read it: coefficients first, nothing that is as by default."""
-    from io import StringIO  # noqa: PLC0415 - text for ruamel, which writes to files only
-
     data: dict[str, Any] = {"name": profile.name, "source": provenance}
     for part in ("decode", "mixed"):
         values: StepCoefficients = getattr(profile, part)
@@ -166,13 +164,7 @@ def _yaml(profile: EngineProfile, provenance: str) -> str:
     default = msgspec.to_builtins(_DEFAULT)
     data |= {key: value for key, value in plain.items() if key not in data and value != default[key]}
     data |= {key: plain[key] for key in _SETTINGS}
-    out = StringIO()
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = None
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = 200
-    yaml.dump(data, out)
-    return "# Seconds; the symbols are explained in plimsoll/engine/steptime.py.\n" + out.getvalue()
+    return compact(data, "Seconds; the symbols are explained in plimsoll/engine/steptime.py.", 200)
 
 
 def _show(found: Fit | StepFit, predicted: Sequence[Errors], out: Path) -> None:

@@ -14,8 +14,8 @@ from rich.table import Table
 from plimsoll.analytics.blocks import Blocks
 from plimsoll.analytics.compare import Comparison, Difference, Method, Word, by_draws, by_seeds
 from plimsoll.analytics.tally import promises_of
+from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.cli.report import data_directory
 from plimsoll.cli.summarytable import WIDTH
 from plimsoll.errors import UsageError
 from plimsoll.sim.randomness import stream
@@ -114,10 +114,11 @@ def _of_logs(a: Path, b: Path) -> Comparison:
         blocks.add(records(log), promises_of(policy_in_force(log)))
         sides.append(blocks)
     draws = [_draws("first"), _draws("first" if same else "second")]
+    known = set(sides[1].figures())
     differences = [
         by_draws(group, figure, sides[0].drawn(group, figure, draws[0]), sides[1].drawn(group, figure, draws[1]))
         for group, figure in sides[0].figures()
-        if (group, figure) in set(sides[1].figures()) and _is_shown(figure)
+        if (group, figure) in known and _is_shown(figure)
     ]
     notes = ["Waits whose answer never came count as longer than all others."]
     notes += [f"{path}: of its seeds the first" for path, log in zip((a, b), logs, strict=True) if "seed-" in log.name]

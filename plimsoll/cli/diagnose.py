@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plimsoll.cli.logwindow import data_directory, window_of
 from plimsoll.cli.options import DataDir, Json, Since, Until
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.cli.report import data_directory, window_of
 
 if TYPE_CHECKING:
     from plimsoll.diagnosis.findings import Findings

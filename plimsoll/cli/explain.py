@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.options import DataDir, Json
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.cli.report import data_directory
 from plimsoll.errors import UsageError
 
 if TYPE_CHECKING:

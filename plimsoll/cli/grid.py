@@ -1,15 +1,15 @@
 """The cells of a sweep: documents with some of their values replaced, found by path and by name."""
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 from itertools import product
 from typing import Any, Final
 
 from msgspec import Struct
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from plimsoll.errors import UsageError
+from plimsoll.policy.yamlreader import reader, wrong_with
+from plimsoll.policy.yamltext import compact
 
 WORKLOAD: Final = "workload."
 """Paths that begin so are looked for in the workload file, others in the policy."""
@@ -68,20 +68,17 @@ def replaced(text: str, path: str, value: str, told: str) -> str:
     A part of the path is a key, or in a list the `name` (for objectives the `sli`) or the place of an item. A bare
     number for `replicas` stands for so many of them.
     """
-    yaml = YAML(typ="safe", pure=True)
     try:
-        document = yaml.load(text)
-        given = yaml.load(value)
+        document = reader().load(text)
+        given = reader().load(value)
     except YAMLError as error:
-        raise UsageError(f"--set {told}: {' '.join(str(error).split())}") from error
+        raise UsageError(f"--set {told}: {wrong_with(error)[1]}") from error
     parts = path.split(".")
     place = document
     for depth, part in enumerate(parts[:-1]):
         place = _inside(place, part, ".".join(parts[: depth + 1]), told)
     _put(place, parts[-1], _replicas(given) if parts[-1] == "replicas" and isinstance(given, int) else given, told)
-    out = StringIO()
-    yaml.dump(document, out)
-    return out.getvalue()
+    return compact(document)
 
 
 def _replicas(num: int) -> list[str]:

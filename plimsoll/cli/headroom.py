@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from plimsoll.cli.crew import Crew, Stopped, Tell
-from plimsoll.cli.options import Seconds
+from plimsoll.cli.options import FirstSeed, Jobs, PolicyFile, Rules, RunTime
 from plimsoll.cli.output import print_json
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_at, profiles_of, workload_of
@@ -27,16 +27,16 @@ BEYOND = (1.2, 1.5)
 
 def headroom(
     *,
-    config: Annotated[Path, Parameter(name=["--config", "-c"], help="The policy: the file that `serve` takes.")],
+    config: PolicyFile,
     workload: Annotated[Path, Parameter(help="The mix of today, as `simulate` takes it.")],
     tier: Annotated[str, Parameter(help="Let only this tier's tenants grow.")] = "",
     tenant: Annotated[str, Parameter(help="Let only this tenant grow.")] = "",
     data: Annotated[Path | None, Parameter(help="A gateway's data directory: count what this month has spent.")] = None,
-    rules: Annotated[str, Parameter(help="Scheduling preset instead of the policy's own: default or fcfs.")] = "",
-    duration: Annotated[Seconds, Parameter(help="Simulated time of each run; default: the workload's own.")] = 0.0,
+    rules: Rules = "",
+    duration: RunTime = 0.0,
     seeds: Annotated[int, Parameter(help="Runs with other dice; the interval comes from them.")] = 5,
-    first_seed: Annotated[int, Parameter(help="Seed of the first run.")] = 1,
-    jobs: Annotated[int, Parameter(help="Processes; results do not depend on it.")] = 1,
+    first_seed: FirstSeed = 1,
+    jobs: Jobs = 1,
     json_output: Annotated[bool, Parameter(name="--json", negative="", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Tell how much more of a mix (or of one tier or tenant) can be taken until the first objective breaks, and where.
@@ -168,7 +168,7 @@ def _names(policy: Policy, load: Workload, tier: str, tenant: str) -> tuple[str,
 def spent_of(data: Path) -> dict[Key, Spent]:
     """This month's judged and bad so far, by promise, from the log of a data directory; its last arrival is now."""
     from plimsoll.analytics.gathering import EVERYTHING, zone_of  # noqa: PLC0415 - DuckDB, only where it is needed
-    from plimsoll.cli.report import data_directory  # noqa: PLC0415 - as above
+    from plimsoll.cli.logwindow import data_directory  # noqa: PLC0415 - as above
     from plimsoll.slo.budget import period_bounds, period_of  # noqa: PLC0415 - as above
     from plimsoll.storage.aggregate import aggregate  # noqa: PLC0415 - as above
     from plimsoll.storage.promised import policy_in_force, policy_versions  # noqa: PLC0415 - as above

@@ -5,8 +5,8 @@ from collections import deque
 
 import msgspec
 
+from plimsoll.cli.logwindow import data_directory, window_of
 from plimsoll.cli.options import DataDir, Json
-from plimsoll.cli.report import data_directory, window_of
 
 
 def journal(

@@ -44,7 +44,7 @@ DataDir = Annotated[
     Path,
     Parameter(help="A data directory, as `plimsoll serve --data DIR` leaves it, or a folder that holds one as `data`."),
 ]
-"""Where a log is read from (`report.data_directory` finds the inner one)."""
+"""Where a log is read from (`logwindow.data_directory` finds the inner one)."""
 
 Since = Annotated[
     str | None,
@@ -53,12 +53,19 @@ Since = Annotated[
     ),
 ]
 Until = Annotated[str | None, Parameter(help="Only requests that arrived before; as --since.")]
-"""A window by arrival, half-open (`report.window_of` reads it)."""
+"""A window by arrival, half-open (`logwindow.window_of` reads it)."""
 
 LedgerUrl = Annotated[
     str | None,
     Parameter(name="--ledger", help="Where the books are, if not in the directory: postgresql://user@host/name."),
 ]
+
+PolicyFile = Annotated[Path, Parameter(name=["--config", "-c"], help="The policy: the file that `serve` takes.")]
+Rules = Annotated[str, Parameter(help="Scheduling preset instead of the policy's own: default, fcfs, …")]
+RunTime = Annotated[Seconds, Parameter(help="Simulated time of each run, e.g. 30min; default: the workload's own.")]
+FirstSeed = Annotated[int, Parameter(help="Seed of the first run.")]
+Jobs = Annotated[int, Parameter(help="Processes; results do not depend on it.")]
+"""What every command that simulates asks for."""
 
 
 def check_tenant(policy: Policy, tenant: str | None) -> None:

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from plimsoll.analytics.runs import Run, RunFigures, figures
 from plimsoll.analytics.runs import runs as runs_of
+from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.options import DataDir, Json, check_tenant
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.cli.report import data_directory
 from plimsoll.policy import document
 from plimsoll.storage.promised import policy_in_force
 from plimsoll.units import format_duration

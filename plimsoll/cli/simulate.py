@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from plimsoll import __version__
 from plimsoll.cli.crew import Crew, Stopped, Tell
-from plimsoll.cli.options import Seconds
+from plimsoll.cli.options import FirstSeed, Jobs, PolicyFile, Rules, RunTime
 from plimsoll.cli.output import print_json
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_of, run_task, workload_of
@@ -22,15 +22,15 @@ from plimsoll.sim.summary import Run, summarise
 
 def simulate(
     *,
-    config: Annotated[Path, Parameter(name=["--config", "-c"], help="The policy: the file that `serve` takes.")],
+    config: PolicyFile,
     workload: Annotated[Path, Parameter(help="Who comes when, with what: see docs/simulator.md.")],
     out: Annotated[Path, Parameter(help="Directory for results; must be new or empty.")],
-    rules: Annotated[str, Parameter(help="Scheduling preset instead of the policy's own: default or fcfs.")] = "",
-    duration: Annotated[Seconds, Parameter(help="Simulated time, e.g. 30min; default: the workload's own.")] = 0.0,
+    rules: Rules = "",
+    duration: RunTime = 0.0,
     days: Annotated[float, Parameter(help="The same in days.")] = 0.0,
     seeds: Annotated[int, Parameter(help="How many runs with other dice; figures get their interval from them.")] = 1,
-    first_seed: Annotated[int, Parameter(help="Seed of the first run.")] = 1,
-    jobs: Annotated[int, Parameter(help="Processes; results do not depend on it.")] = 1,
+    first_seed: FirstSeed = 1,
+    jobs: Jobs = 1,
     json_output: Annotated[bool, Parameter(name="--json", negative="", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Run the live policy on a virtual clock, against engines modelled step by step.

@@ -17,7 +17,7 @@ from plimsoll import __version__
 from plimsoll.cli import workloads
 from plimsoll.cli.crew import Crew
 from plimsoll.cli.grid import Cell, axis_of, cells
-from plimsoll.cli.options import Seconds
+from plimsoll.cli.options import FirstSeed, Jobs, PolicyFile, Rules, RunTime
 from plimsoll.cli.output import print_json, terminal
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_of, run_task, workload_of
@@ -47,15 +47,15 @@ class Row(Struct, frozen=True):
 
 def sweep(
     *,
-    config: Annotated[Path, Parameter(name=["--config", "-c"], help="The policy: the file that `serve` takes.")],
+    config: PolicyFile,
     workload: Annotated[Path, Parameter(help="Who comes when, as `simulate` takes it.")],
     set_: Annotated[list[str], Parameter(name="--set", help="What to vary: tiers.gold.share=30%,50%; repeatable.")],
     out: Annotated[Path, Parameter(help="Directory for results; what is there already is not run again.")],
-    rules: Annotated[str, Parameter(help="Scheduling preset instead of the policy's own: default or fcfs.")] = "",
-    duration: Annotated[Seconds, Parameter(help="Simulated time of each run; default: the workload's own.")] = 0.0,
+    rules: Rules = "",
+    duration: RunTime = 0.0,
     seeds: Annotated[int, Parameter(help="Runs with other dice a cell; figures get their interval from them.")] = 3,
-    first_seed: Annotated[int, Parameter(help="Seed of the first run.")] = 1,
-    jobs: Annotated[int, Parameter(help="Processes; results do not depend on it.")] = 1,
+    first_seed: FirstSeed = 1,
+    jobs: Jobs = 1,
     json_output: Annotated[bool, Parameter(name="--json", negative="", help="Print all figures as JSON.")] = False,
 ) -> None:
     """Simulate a grid of policies or workloads to one table; a stopped sweep goes on where it was.

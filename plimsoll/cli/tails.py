@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from plimsoll.analytics.tails import Tails
+from plimsoll.cli.logwindow import data_directory, window_of
 from plimsoll.cli.options import DataDir, Json, Seconds, Since, Until
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.cli.report import data_directory, window_of
 from plimsoll.errors import UsageError
 
 BY = ("tenant", "tier")

@@ -11,11 +11,11 @@ from msgspec import Struct
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from ruamel.yaml import YAML
 
 from plimsoll.cli import workloads
 from plimsoll.cli.output import print_json, terminal, write_text
 from plimsoll.errors import TraceError, UsageError
+from plimsoll.policy.yamltext import compact
 from plimsoll.sim.learning import FEWEST, Behaviour, Learnt, behaviour, burstiness_of, learn
 from plimsoll.sim.workload import Workload
 from plimsoll.sim.workloaddocument import parse
@@ -85,21 +85,14 @@ def workload(
 
 def text_of(found: Learnt, source: str, model: str) -> str:
     """A workload file, readable and complete."""
-    from io import StringIO  # noqa: PLC0415 - text for ruamel, which writes to files only
-
     data: dict[str, Any] = {"duration": _duration(found.duration)}
     if model:
         data["model"] = model
     data["tenants"] = [_tenant(each) for each in found.tenants]
-    out = StringIO()
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = None
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = 160
-    yaml.dump(data, out)
-    notes = "".join(f"# Not in here: {note}.\n" for note in found.notes)
-    few = "".join(f"# Left out: {name}, {num} requests are too few.\n" for name, num in found.too_few)
-    return f"# Learnt from {source}: {sum(each.num for each in found.tenants)} requests.\n{notes}{few}{out.getvalue()}"
+    told = [f"Learnt from {source}: {sum(each.num for each in found.tenants)} requests."]
+    told += [f"Not in here: {note}." for note in found.notes]
+    told += [f"Left out: {name}, {num} requests are too few." for name, num in found.too_few]
+    return compact(data, "\n".join(told))
 
 
 def _tenant(each: Behaviour) -> dict[str, Any]:

@@ -19,6 +19,18 @@ def dump(values: list[dict[str, Any]], comment: str = "") -> str:
     return "".join(f"# {line}\n" for line in comment.splitlines()) + "".join(out.parts)
 
 
+def compact(value: dict[str, Any], comment: str = "", width: int = 160) -> str:
+    """Plain values as one document: whatever holds no mapping or list of its own stands on one line."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.encoding = None  # type: ignore[assignment] # texts, not bytes
+    yaml.default_flow_style = None
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = width
+    out = _Text()
+    yaml.dump(value, out)
+    return "".join(f"# {line}\n" for line in comment.splitlines()) + "".join(out.parts)
+
+
 def _blocks(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _blocks(item) for key, item in value.items()}

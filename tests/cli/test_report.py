@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cli.report import instant, make
+from plimsoll.cli.logwindow import instant
+from plimsoll.cli.report import make
 from plimsoll.errors import UsageError
 from plimsoll.governor.decisions import Settle
 from plimsoll.slo.outcome import Outcome, Reason
