@@ -12,7 +12,7 @@ from plimsoll.governor.events import (
     ReplicasReported,
     Standing,
 )
-from plimsoll.governor.placing import place_of
+from plimsoll.governor.placing import degrade, place_of
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import PROMPT_PATIENCE
 from plimsoll.governor.request import Request
@@ -96,9 +96,13 @@ class Upkeep:
         return True
 
     def _place_again(self, request: Request, at: float) -> None:
+        """As if it came now: by what it asks for, less what is taken from it under the new policy."""
         model = request.model
         old = self._register.pools[request.pool_index]
         pool, _ = place_of(self._register, model, request.prompt_tokens)
+        request.sent_model = request.degraded = ""
+        if pool is not None:
+            pool = degrade(self._register, pool, request)
         target = self._register.any_pool(model) if pool is None else pool
         request.lane = 0 if target is None else self._register.lane_for(request)
         self._dispatcher.put_in_queue(old if target is None else target, request, at)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plimsoll.governor.decisions import Dispatch, Enqueue
 from plimsoll.governor.degradation import Ladder
-from plimsoll.governor.events import BudgetsReported, BudgetState, Criticality
+from plimsoll.governor.events import BudgetsReported, BudgetState, Criticality, PolicyChanged
 from plimsoll.policy.policy import Degradation, Policy, Pool, Tenant, Tier, Trigger
 from plimsoll.slo.measured import ItlSketch
 from tests.governor.service import Service, all_of, only, row
@@ -146,6 +146,28 @@ def test_a_spent_budget_degrades_its_own_tenant_one_level_a_report() -> None:
         assert taken("bob", 60 * minute + 2.0) == ""
         assert taken("ada", 60 * minute + 3.0, Criticality.CRITICAL) == ""
     assert seen == ["drop_plugins", "drop_plugins,small_model", "drop_plugins", "", ""]
+
+
+def test_who_waits_as_the_policy_changes_is_sent_the_model_of_its_new_pool() -> None:
+    """It waited for the small model; the new policy takes nothing, so it asks the large one for the large one."""
+    service = Service(policy(("small_model",)), kv_blocks=20)
+    spent = BudgetState("ada", "ttft", 0.96, degrade=True)
+    service.governor.handle(BudgetsReported(START, (spent,)))
+    for at in (1.0, 2.0):
+        asked = service.ask(at, criticality=Criticality.DEFAULT)
+    assert only(Enqueue, asked).request_id == 2
+    sent = only(Dispatch, service.governor.handle(PolicyChanged(START + 3, policy(()))))
+    assert (sent.request_id, sent.pool, sent.model, sent.degraded) == (2, "chat", "", "")
+
+
+def test_who_waits_as_the_policy_changes_stays_degraded_where_its_budget_is_spent() -> None:
+    service = Service(policy(("small_model",)), kv_blocks=20)
+    service.governor.handle(BudgetsReported(START, (BudgetState("ada", "ttft", 0.96, degrade=True),)))
+    for at in (1.0, 2.0):
+        service.ask(at, criticality=Criticality.DEFAULT)
+    service.governor.handle(PolicyChanged(START + 3, policy(("small_model",))))
+    sent = only(Dispatch, service.done(4, 1))
+    assert (sent.request_id, sent.pool, sent.model, sent.degraded) == (2, "lite", "small", "small_model")
 
 
 def test_without_levels_nothing_is_watched() -> None:
