@@ -114,7 +114,7 @@ class Governor:
             reason = Reason.NO_REPLICA if refusal is None else refusal.reason
             self._endings.reject(request, reason, "" if refusal is None else refusal.detail, at)
             return
-        if pool.ladder is not None and (pool.ladder.level or pool.has_degraded_tenants):
+        if pool.ladder is not None and (pool.ladder.level or self._register.has_degraded_tenants):
             pool = degrade(self._register, pool, request)
         reserve(pool, request)
         limit = refused_by(account, request, at)

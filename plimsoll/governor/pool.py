@@ -53,7 +53,6 @@ class Pool:
         self._allowed = 0.0  # of it, now
         # of the scheduling rules, at hand
         self.ladder: Ladder | None = None
-        self.has_degraded_tenants = False  # for their budgets
         self._one_at_a_time = False
         self.routing = ""
         self.preference = ""  # an order beside fair turns; "": none

@@ -19,6 +19,7 @@ class Register:
         self.profiles = dict(profiles)
         self.policy = Policy()
         self.accounts: dict[str, Account] = {}
+        self.has_degraded_tenants = False  # for their budgets
         self.tiers: dict[str, TierQueue] = {}
         self.ranked: list[Tier] = []
         self.pools: list[Pool] = []

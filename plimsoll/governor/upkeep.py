@@ -53,8 +53,7 @@ class Upkeep:
         for tenant in dict.fromkeys([*self._register.accounts, *budgets, *standings]):
             account = self._register.account(tenant)
             account.take_budgets(budgets.get(tenant, []), standings.get(tenant, []), most_levels)
-        for pool in self._register.pools:
-            pool.has_degraded_tenants = any(account.level for account in self._register.accounts.values())
+        self._register.has_degraded_tenants = any(account.level for account in self._register.accounts.values())
         self._register.close_risks()
         self._fill_everywhere(event.at)
 

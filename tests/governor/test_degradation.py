@@ -6,6 +6,7 @@ from math import inf
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.governor.decisions import Dispatch, Enqueue
 from plimsoll.governor.degradation import Ladder
@@ -168,6 +169,15 @@ def test_who_waits_as_the_policy_changes_stays_degraded_where_its_budget_is_spen
     service.governor.handle(PolicyChanged(START + 3, policy(("small_model",))))
     sent = only(Dispatch, service.done(4, 1))
     assert (sent.request_id, sent.pool, sent.model, sent.degraded) == (2, "lite", "small", "small_model")
+
+
+def test_a_pool_of_a_new_policy_degrades_whom_the_last_report_told() -> None:
+    service = Service(policy(("drop_plugins",)))
+    service.governor.handle(BudgetsReported(START, (BudgetState("ada", "ttft", 0.96, degrade=True),)))
+    more = (*service.governor.policy.pools, Pool("new", "n", "vllm", ("http://n0",)))
+    service.governor.handle(PolicyChanged(START + 1, replace(service.governor.policy, pools=more)))
+    service.report(2.0)
+    assert only(Dispatch, service.ask(3, model="n", criticality=Criticality.DEFAULT)).degraded == "drop_plugins"
 
 
 def test_without_levels_nothing_is_watched() -> None:
