@@ -104,6 +104,21 @@ def test_where_most_are_bad_it_is_not_the_replica() -> None:
         assert sum(r.ejected for r in replicas(service).values()) == 0
 
 
+def test_what_engines_refuse_for_the_clients_fault_makes_no_outlier() -> None:
+    """All that r1 gets is malformed: its 4xx are good answers, and the requests of others may still go there."""
+    service = service_of(3)
+    for i in range(60):
+        for dispatch in [only(Dispatch, service.ask(41 + i / 10, prompt=400, output=100)) for _ in range(3)]:
+            refused = dispatch.replica == "http://r1"
+            at = 41.05 + i / 10
+            if refused:
+                end = {"outcome": Outcome.FAILED, "reason": Reason.ENGINE_REFUSED}
+                service.done(at, dispatch.request_id, 0, 0.0, **end)
+            else:
+                service.done(at, dispatch.request_id, output=100)
+    assert sum(r.ejected for r in replicas(service).values()) == 0
+
+
 def test_a_replica_that_came_up_takes_less_at_first() -> None:
     """Ten requests run on either; of the next twenty the one that is warming up gets fewer, later as many."""
 
