@@ -63,6 +63,12 @@ class Pool:
     def apply(self, policy: PoolPolicy, whole: Policy, tiers: list[Tier], profile: EngineProfile | None) -> None:
         """Take over a (new) policy. Nothing waits here now; what runs keeps running."""
         rules = whole.scheduling
+        if profile != self.profile:  # what was learnt is how the engine differs from its profile
+            self.common = Common()
+            for replica in self.replicas:
+                replica.predictor = None
+                for request in replica.in_flight.values():
+                    request.predicted_ttft = request.predicted_itl = 0.0
         self.policy, self.open, self.profile = policy, True, profile
         self.steps = None if profile is None else StepTime(profile)
         self.token_time = 0.0 if self.steps is None else self.steps.decode(1, 1024)

@@ -8,6 +8,7 @@ from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.decisions import Dispatch
+from plimsoll.governor.events import PolicyChanged
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.predicting import Common, Predictor
 from plimsoll.governor.snapshot import ReplicaState
@@ -56,6 +57,21 @@ def service_of(num_replicas: int) -> Service:
     service = Service(policy_of(pools=pools, scheduling=rules), kv_blocks=None, profiles={"p": PROFILE})
     service.report(40.0)  # they are warm
     return service
+
+
+def test_a_new_profile_is_predicted_by_and_what_was_learnt_of_the_old_one_is_forgotten() -> None:
+    service = service_of(1)
+    serve(service, 41.0)
+    predictor = service.governor.pools()[0].replicas[0].predictor
+    assert predictor is not None
+    slower = EngineProfile("p", "twice as slow", StepCoefficients(a=0.02), StepCoefficients(e=2e-4))
+    policy = service.governor.policy
+    service.governor.handle(PolicyChanged(START + 50, policy, {"p": PROFILE}))
+    assert service.governor.pools()[0].replicas[0].predictor is predictor
+    service.governor.handle(PolicyChanged(START + 50, policy, {"p": slower}))
+    renewed = service.governor.pools()[0].replicas[0].predictor
+    assert renewed is not None
+    assert renewed.ttft(400, 0, 0) == Predictor(slower, StepTime(slower), Common()).ttft(400, 0, 0)
 
 
 def broke(service: Service, at: float, request_id: int) -> None:
