@@ -5,9 +5,9 @@ from typing import Final
 from plimsoll.governor.decisions import Expire, Fail, Reject, Settle, Shed
 from plimsoll.governor.dispatching import Dispatcher, Outbox
 from plimsoll.governor.estimates import Cursor, Histogram
+from plimsoll.governor.events import NO_OUTPUT
 from plimsoll.governor.lifecycle import ABORT, CANCEL, COMPLETE, EVICT, EXPIRE, FAIL, REJECT, TAKE_OUT
 from plimsoll.governor.limits import give_back, retry_after, settle_tokens
-from plimsoll.governor.placing import NO_OUTPUT
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.queueing import charge_of
 from plimsoll.governor.register import Register

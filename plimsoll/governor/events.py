@@ -5,6 +5,7 @@ All are frozen, tagged by their class name, and can be recorded and replayed wit
 
 from enum import StrEnum
 from math import inf
+from typing import Final
 
 from msgspec import Struct
 
@@ -24,6 +25,10 @@ class Endpoint(StrEnum):
     MESSAGES = "messages"
     EMBEDDINGS = "embeddings"
     OTHER = "other"
+
+
+NO_OUTPUT: Final = frozenset({Endpoint.EMBEDDINGS, Endpoint.OTHER})
+"""Whose answers are no output tokens: none are reserved for them, and ttft, itl and tpot do not judge them."""
 
 
 class Criticality(StrEnum):

@@ -1,18 +1,15 @@
 """Where a request belongs and what it needs, before anybody asks whether there is room."""
 
 from math import ceil
-from typing import Final
 
 from plimsoll.governor.admission import reserved_output
 from plimsoll.governor.degradation import BATCH_OF_ONE, DROP_PLUGINS, SMALL_MODEL
-from plimsoll.governor.events import Criticality, Endpoint
+from plimsoll.governor.events import NO_OUTPUT, Criticality
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
 from plimsoll.policy.policy import Tenant
 from plimsoll.slo.outcome import Reason
-
-NO_OUTPUT: Final = frozenset({Endpoint.EMBEDDINGS, Endpoint.OTHER})
 
 
 class Refusal:

@@ -17,7 +17,7 @@ from plimsoll.policy.objective import Sli
 
 def preferred(pool: Pool, replica: Replica, head: Request, right: int, at: float) -> Request:
     """Who goes there: the head, which might by that right, or one whom the order prefers, by no weaker right."""
-    if pool.preference == "" or head.bypassed >= pool.bypasses:
+    if head.bypassed >= pool.bypasses:
         return head
     lane = pool.lanes[head.lane]
     best = head

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import astuple
 
 from plimsoll.governor.decisions import Settle
-from plimsoll.governor.events import Endpoint, RequestFinished
+from plimsoll.governor.events import NO_OUTPUT, RequestFinished
 from plimsoll.governor.months import Month
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.request import Request
@@ -18,7 +18,6 @@ from plimsoll.slo.sli import judge
 from plimsoll.slo.verdict import Charge, Facts, Verdict
 
 _NO_TIMING: Final = Timing()
-_NO_TOKENS: Final = frozenset({Endpoint.EMBEDDINGS, Endpoint.OTHER})
 _NONE: Final = UpstreamTrust.NONE
 _HEADER: Final = UpstreamTrust.HEADER
 _COMPLETED: Final = Outcome.COMPLETED
@@ -96,7 +95,7 @@ class Settler:
             request.arrived_at,
             end.at,
             end.timing,
-            request.endpoint not in _NO_TOKENS,
+            request.endpoint not in NO_OUTPUT,
             request.streaming,
             request.num_choices,
             self.judge_non_streaming,
