@@ -207,9 +207,8 @@ class Assessor:
         month = self._known.months.get(period)
         for sli, members in sorted(pools.items()):
             owners = {member.owner for member in members}
-            loans = (
-                {} if month is None else {loan: amount for loan, amount in month.loans.items() if loan.lender in owners}
-            )
+            lent = {} if month is None else month.loans
+            loans = {loan: amount for loan, amount in lent.items() if not owners.isdisjoint(loan)}  # one may have left
             self._lend_in(sli, period, members, loans)
 
     def _lend_in(self, sli: str, period: str, members: Iterable[Member], loans: Mapping[Loan, int]) -> None:

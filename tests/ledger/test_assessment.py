@@ -123,6 +123,17 @@ def test_loans_are_decisions_under_counted_keys() -> None:
     assert not [e for e in Assessor(Promises(POLICY), after, MIDDLE).assess().decisions if e.kind is DecisionKind.POOL]
 
 
+def test_what_a_tenant_that_left_had_lent_is_not_lent_again() -> None:
+    """acme has what it asks for from gone already, who is no longer in the policy; beta need not lend it anew."""
+    gone = Owner("gone", "ttft")
+    november = {ACME: figures(ACME, 60_000, 650), BETA: figures(BETA, 50_000, 0)}
+    for lender in (BETA, gone):
+        what = known(months={"2026-11": Month("2026-11", november, {Loan(lender, ACME): 50})})
+        assert row_of("acme", what).overdraft == 0
+        made = [e for e in Assessor(Promises(POLICY), what, MIDDLE).assess().decisions if e.kind is DecisionKind.POOL]
+        assert made == [], lender
+
+
 def test_other_zones_take_no_part() -> None:
     policy = replace(POLICY, tenants=(POLICY.tenants[0], replace(POLICY.tenants[2], committed=10)))
     what = known(figures(ACME, 60_000, 650), figures(FAR, 50_000, 0), outlooks={ACME: QUIET, FAR: QUIET})
