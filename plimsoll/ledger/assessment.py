@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from math import ceil
 from typing import Final
 
 import msgspec
@@ -14,7 +15,7 @@ from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.actions import UNKNOWN, Action, Override, health, override_of
 from plimsoll.ledger.decided import CloseEvidence, Decided, DecisionKind, PoolEvidence
 from plimsoll.ledger.figures import Figures, History, Month, plan_of
-from plimsoll.ledger.pool import Loan, Member, draws, plan
+from plimsoll.ledger.pool import Loan, Member, draws, plan, totals
 from plimsoll.ledger.promise import Promised, Promises
 from plimsoll.policy.policy import BudgetRules
 from plimsoll.slo.budget import BudgetHealth
@@ -22,6 +23,7 @@ from plimsoll.slo.burnrate import burn_rate
 
 NOTHING: Final = Figures(Owner("", ""))
 NO_HISTORY: Final = History()
+NO_TOTALS: Final = totals({})
 BURN_WINDOWS: Final = (3600, 6 * 3600, 3 * 86_400)
 
 
@@ -35,6 +37,11 @@ class Outlook(Struct, frozen=True):
     hours_low: float | None = None
     hours: float | None = None
     hours_high: float | None = None
+
+    @property
+    def ahead(self) -> int | None:
+        """Whole events that it may come to in the next 24 h; None: unknown."""
+        return None if self.upper is None else ceil(self.upper)
 
 
 UNFORESEEN: Final = Outlook()
@@ -101,12 +108,7 @@ class Assessor:
         self._rules: BudgetRules = promises.policy.budget
         self._known = known
         self._at = at
-        self._lent: dict[tuple[str, Owner], int] = {}
-        self._borrowed: dict[tuple[str, Owner], int] = {}
-        for month in known.months.values():
-            for (lender, borrower), amount in month.loans.items():
-                self._add(self._lent, (month.period, lender), amount)
-                self._add(self._borrowed, (month.period, borrower), amount)
+        self._totals = {month.period: totals(month.loans) for month in known.months.values()}
 
     def assess(self) -> "Assessor":
         """All of it; returns itself."""
@@ -133,9 +135,11 @@ class Assessor:
         bounds = self._promises.bounds(tenant.name, period)
         planned = plan_of(figures, objective.target, bounds, self._at, tenant.committed, history, tokens=tokens)
         spent, judged = figures.num_spent, figures.num_judged
-        now = health(self._before(owner, period), judged, spent, planned, self._rules, judged=self._is_judged(figures))
+        is_judged = figures.is_judged(self._promises.policy.service.censored_limit)
+        now = health(self._before(owner, period), judged, spent, planned, self._rules, judged=is_judged)
         override = override_of(self._known.overrides, owner.tenant, owner.objective, self._at)
-        lent, borrowed = self._lent.get((period, owner), 0), self._borrowed.get((period, owner), 0)
+        all_lent, all_borrowed = self._totals.get(period, NO_TOTALS)
+        lent, borrowed = all_lent.get(owner, 0), all_borrowed.get(owner, 0)
         drawn = draws(self._member(promised, figures), lent, borrowed)
         return Row(
             at=self._at,
@@ -177,11 +181,6 @@ class Assessor:
         """A new month begins anew."""
         told = self._known.before.get(owner)
         return told[1] if told is not None and told[0] == period else BudgetHealth.HEALTHY
-
-    def _is_judged(self, figures: Figures) -> bool:
-        all_ = figures.num_censored + figures.num_requests
-        limit = self._promises.policy.service.censored_limit
-        return all_ == 0 or Fraction(figures.num_censored, all_) <= limit
 
     def _act(self, row: Row) -> None:
         """A change of state is a journal row, whatever comes of it."""
@@ -228,12 +227,7 @@ class Assessor:
         self.decisions.append(Decided(key, DecisionKind.POOL, entries, msgspec.msgpack.encode(evidence)))
 
     def _member(self, promised: Promised, figures: Figures) -> Member:
-        upper = self._known.outlooks.get(promised.owner, UNFORESEEN).upper
-        return member_of(promised, figures, None if upper is None else int(-(-upper // 1)))
-
-    @staticmethod
-    def _add(sums: dict[tuple[str, Owner], int], key: tuple[str, Owner], amount: int) -> None:
-        sums[key] = sums.get(key, 0) + amount
+        return member_of(promised, figures, self._known.outlooks.get(promised.owner, UNFORESEEN).ahead)
 
 
 def member_of(promised: Promised, figures: Figures, ahead: int | None) -> Member:

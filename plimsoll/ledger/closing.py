@@ -13,12 +13,11 @@ from plimsoll.ledger.accounts import (
     HEADROOM,
     OVERDRAFT,
     PART,
-    Owner,
     headroom_of,
     world,
 )
 from plimsoll.ledger.entry import Entry, EntryKind
-from plimsoll.ledger.pool import Loan, Loans, Member, draws
+from plimsoll.ledger.pool import Loan, Loans, Member, draws, totals
 
 Flow = tuple[EntryKind, str, str]
 """kind, source, target."""
@@ -28,13 +27,12 @@ Flows = Mapping[Flow, int]
 def lent_and_spent(members: Iterable[Member], loans: Loans) -> dict[Loan, int]:
     """Of each loan, what the borrower used; loans are used up in the order of their lenders' names."""
     used: dict[Loan, int] = {}
-    lent, borrowed = _totals(loans)
-    for member in members:
-        owner = member.owner
-        left = draws(member, lent.get(owner, 0), borrowed.get(owner, 0)).borrowed
-        for loan in sorted(loan for loan in loans if loan.borrower == owner):
-            used[loan] = min(left, loans[loan])
-            left -= used[loan]
+    lent, borrowed = totals(loans)
+    left = {each.owner: draws(each, lent.get(each.owner, 0), borrowed.get(each.owner, 0)).borrowed for each in members}
+    for loan in sorted(loans):
+        if loan.borrower in left:
+            used[loan] = min(left[loan.borrower], loans[loan])
+            left[loan.borrower] -= used[loan]
     return used
 
 
@@ -42,22 +40,23 @@ def closing_flows(members: Iterable[Member], loans: Loans) -> dict[Flow, int]:
     """All that a close moves within its month, from the totals of all members and all that is still lent."""
     members = list(members)
     used = lent_and_spent(members, loans)
-    lent, borrowed = _totals(loans)
+    lent, borrowed = totals(loans)
+    unused = {loan: loans[loan] - amount for loan, amount in used.items()}
+    returned, _ = totals(unused)
     flows: dict[Flow, int] = {}
     for loan, amount in used.items():
         held = loan.borrower.borrowed_from(loan.lender)
         flows[EntryKind.CONVERT, held, loan.borrower.account(BUCKET)] = amount
-        flows[EntryKind.RETURN, held, loan.lender.account(PART)] = loans[loan] - amount
+        flows[EntryKind.RETURN, held, loan.lender.account(PART)] = unused[loan]
     for member in members:
         owner = member.owner
         bucket, part = owner.account(BUCKET), owner.account(PART)
         drawn = draws(member, lent.get(owner, 0), borrowed.get(owner, 0))
-        given_back = sum([loans[loan] - amount for loan, amount in used.items() if loan.lender == owner])
         flows[EntryKind.CONVERT, part, bucket] = drawn.own
         flows[EntryKind.CONVERT, owner.account(OVERDRAFT), bucket] = drawn.overdraft
         expired = world(owner.objective, EXPIRED)
         flows[EntryKind.EXPIRE, bucket, expired] = member.bucket - drawn.bucket
-        flows[EntryKind.EXPIRE, part, expired] = member.part - lent.get(owner, 0) + given_back - drawn.own
+        flows[EntryKind.EXPIRE, part, expired] = member.part - lent.get(owner, 0) + returned.get(owner, 0) - drawn.own
     return {flow: amount for flow, amount in flows.items() if amount > 0}
 
 
@@ -94,12 +93,3 @@ def differences(wanted: Flows, posted: Flows, period: str) -> list[Entry]:
         elif amount < 0:
             entries.append(Entry(EntryKind.CORRECT, target, source, -amount, period))
     return entries
-
-
-def _totals(loans: Loans) -> tuple[dict[Owner, int], dict[Owner, int]]:
-    lent: dict[Owner, int] = {}
-    borrowed: dict[Owner, int] = {}
-    for (lender, borrower), amount in loans.items():
-        lent[lender] = lent.get(lender, 0) + amount
-        borrowed[borrower] = borrowed.get(borrower, 0) + amount
-    return lent, borrowed

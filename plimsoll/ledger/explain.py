@@ -3,8 +3,9 @@
 from msgspec import Struct
 
 from plimsoll.ledger.actions import UNKNOWN
-from plimsoll.ledger.assessment import Row
+from plimsoll.ledger.assessment import Row, member_of
 from plimsoll.ledger.figures import Figures
+from plimsoll.ledger.pool import free
 from plimsoll.ledger.promise import Promised
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.budget import borrowable
@@ -32,7 +33,7 @@ def explain(row: Row, figures: Figures, promised: Promised, policy: Policy) -> l
         Explained("spent", f"{row.num_spent:,}", charges),
         Explained("remaining", f"{row.remaining:,}", f"granted {row.granted:,} − spent {row.num_spent:,}"),
         _draws(row),
-        _free(row),
+        _free(row, figures, promised),
         _borrowable(row, promised),
         _health(row, policy),
     ]
@@ -53,14 +54,13 @@ def _draws(row: Row) -> Explained:
     return Explained("drawn from", f"{row.num_spent:,}", f"in this order: {parts}")
 
 
-def _free(row: Row) -> Explained:
+def _free(row: Row, figures: Figures, promised: Promised) -> Explained:
     upper = row.outlook.upper
     if upper is None:
         return Explained("free to lend", "0", f"what it will need is unknown ({row.outlook.state})")
-    need = max(0, row.num_spent + int(-(-upper // 1)) - row.bucket)
-    free = max(0, row.part - need - row.lent)
+    num = free(member_of(promised, figures, row.outlook.ahead), row.lent)
     formula = f"part {row.part:,} − max(0, spent {row.num_spent:,} + upper 24 h {upper:,.1f} − bucket {row.bucket:,})"
-    return Explained("free to lend", f"{free:,}", f"{formula} − lent {row.lent:,}, floored at 0")
+    return Explained("free to lend", f"{num:,}", f"{formula} − lent {row.lent:,}, floored at 0")
 
 
 def _borrowable(row: Row, promised: Promised) -> Explained:

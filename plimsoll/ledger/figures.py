@@ -1,6 +1,6 @@
 """What the books know of one tenant's objective in one month, and of recent traffic: the material of every decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -43,6 +43,10 @@ class Figures(Struct, frozen=True):
     def grant(self) -> int:
         """To date."""
         return self.bucket + self.part
+
+    def is_judged(self, censored_limit: Fraction) -> bool:
+        """Whether few enough clients left before the threshold for the rest to speak for them."""
+        return self.num_censored <= censored_limit * (self.num_censored + self.num_requests)
 
 
 class Month(Struct, frozen=True):
@@ -121,8 +125,3 @@ def committed_grant(committed: int | None, target: Fraction, figures: Figures, *
     if not figures.num_requests:
         return None
     return int(committed * Fraction(figures.num_judged, figures.num_requests) * (1 - target))
-
-
-def hours_of(counts: Sequence[HourCount]) -> dict[int, tuple[int, int]]:
-    """The other way round from `History.counts`."""
-    return {each.hour: (each.num_judged, each.num_bad) for each in counts}

@@ -20,7 +20,7 @@ from plimsoll.ledger.decided import CloseEvidence, Decided, DecisionKind, Exchan
 from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.ledger.exchange import Closing, exchange
 from plimsoll.ledger.figures import Month, committed_grant, plan_of
-from plimsoll.ledger.pool import Member
+from plimsoll.ledger.pool import Member, totals
 from plimsoll.ledger.promise import Promised, Promises, month_after, month_before
 from plimsoll.slo.budget import period_of
 
@@ -122,9 +122,7 @@ class MonthEnds:
         month = self._months.get(period, Month(period))
         over = period < period_of(self._at, zone)
         used = lent_and_spent([self._member(each, month) for each in self._of_zone.get(zone, [])], month.loans)
-        lent: dict[Owner, int] = {}
-        for loan, amount in used.items():
-            lent[loan.lender] = lent.get(loan.lender, 0) + amount
+        lent, _ = totals(used)
         by_tenant: dict[str, list[Promised]] = {}
         for promised in self._of_zone.get(zone, []):
             by_tenant.setdefault(promised.tenant.name, []).append(promised)
@@ -152,8 +150,6 @@ class MonthEnds:
             bounds = self._promises.bounds(promised.tenant.name, month.period)
             history = self._histories.get(promised.owner, NO_HISTORY)
             planned = plan_of(figures, objective.target, bounds, self._at, committed, history, tokens=tokens)
-        all_ = figures.num_censored + figures.num_requests
-        limit = self._promises.policy.service.censored_limit
         return Closing(
             objective.name,
             figures.grant,
@@ -162,7 +158,7 @@ class MonthEnds:
             lent_spent,
             committed_grant(committed, objective.target, figures, tokens=tokens) if figures.num_judged else None,
             planned,
-            judged=figures.num_censored <= limit * all_,
+            judged=figures.is_judged(self._promises.policy.service.censored_limit),
         )
 
     def _closing_entries(self, zone: str, period: str, exchanged: tuple[Exchanged, ...]) -> tuple[Entry, ...]:

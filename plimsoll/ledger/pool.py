@@ -80,6 +80,16 @@ def draws(member: Member, lent: int, borrowed: int) -> Draws:
     return Draws(from_bucket, own, on_loan, rest - own - on_loan)
 
 
+def totals(loans: Loans) -> tuple[dict[Owner, int], dict[Owner, int]]:
+    """What each has lent, and what each has borrowed."""
+    lent: dict[Owner, int] = {}
+    borrowed: dict[Owner, int] = {}
+    for (lender, borrower), amount in loans.items():
+        lent[lender] = lent.get(lender, 0) + amount
+        borrowed[borrower] = borrowed.get(borrower, 0) + amount
+    return lent, borrowed
+
+
 def free(member: Member, lent: int) -> int:
     """What it can lend besides."""
     if member.ahead is None:
@@ -136,11 +146,7 @@ class _Pool:
     def __init__(self, members: Iterable[Member], loans: Loans) -> None:
         self._members = {member.owner: member for member in sorted(members, key=lambda member: member.owner)}
         self._loans = {loan: amount for loan, amount in sorted(loans.items()) if amount}
-        self._lent: dict[Owner, int] = {}
-        self._borrowed: dict[Owner, int] = {}
-        for (lender, borrower), amount in self._loans.items():
-            self._lent[lender] = self._lent.get(lender, 0) + amount
-            self._borrowed[borrower] = self._borrowed.get(borrower, 0) + amount
+        self._lent, self._borrowed = totals(self._loans)
 
     def recalls(self) -> list[Change]:
         """Lenders take back what they need themselves, as far as it is unspent."""
