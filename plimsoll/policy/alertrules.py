@@ -1,12 +1,11 @@
 """Reads `alerts`: who is told of budgets that burn or end, and how often."""
 
-import re
 from typing import Final
 
 from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
+from plimsoll.policy.pools import VARIABLE
 from plimsoll.policy.section import Section
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ALERTS: Final = AlertRules()  # its defaults
 
 
@@ -36,7 +35,7 @@ def _read_channel(section: Section) -> AlertChannel | None:
     name, variable = section.text("name"), section.text("url_env")
     severity = section.choice("severity", Severity, Severity.TICKET)
     section.done()
-    if variable and not _VARIABLE.fullmatch(variable):
+    if variable and not VARIABLE.fullmatch(variable):
         section.fault("url_env", "must be the name of an environment variable, not the address itself")
         return None
     return AlertChannel(name, variable, severity) if all(given) and name and variable else None

@@ -41,9 +41,6 @@ def read_budget(top: Section, service: Service, tiers: tuple[Tier, ...], tenants
 
 
 def _read_floor(section: Section, tiers: tuple[Tier, ...]) -> str | None:
-    if not section.has("demotion_floor"):
-        section.text("demotion_floor")
-        return None
     name = section.text("demotion_floor")
     known = [tier.name for tier in tiers]
     if name and name not in known and "" not in known:

@@ -13,6 +13,7 @@ from plimsoll.policy.section import Section
 
 DEFAULT_AVAILABILITY: Final = Objective("availability", Sli.AVAILABILITY, inf, Fraction(999, 1000))
 _TIER: Final = Tier("", 0)  # its defaults
+_RUN: Final = RunObjective(0.0, Fraction(0))
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -83,7 +84,7 @@ def _read_run(tier: Section) -> RunObjective | None:
     given = [section.required(key) for key in ("below", "target")]
     below = section.duration("below", None)
     target = section.ratio("target", None, above=Fraction(0), below_one=True)
-    idle = section.duration("idle", 300.0)
+    idle = section.duration("idle", _RUN.idle)
     half_life = section.duration("half_life", None)
     section.done()
     return RunObjective(below, target, idle, half_life) if all(given) and below and target else None

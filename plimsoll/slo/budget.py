@@ -27,7 +27,7 @@ class BudgetHealth(StrEnum):
     DEGRADED = "degraded"  # `degrade_at` is
     EXHAUSTED = "exhausted"  # all of it is
     NOT_JUDGED = "not_judged"  # too many requests censored below the threshold
-    NO_PLAN = "no_plan"  # neither a commitment nor seven days' traffic to plan by
+    NO_PLAN = "no_plan"  # neither a commitment nor a whole day's traffic to plan by
     NO_TRAFFIC = "no_traffic"  # nothing was judged this month
     TOO_FEW = "too_few"  # the planned grant allows less than one bad event
 
