@@ -6,66 +6,43 @@ an instant with probability 1 − e^(−time ÷ mean), as if nothing were known 
 have ended is then normal enough; a promise is the first whole second by which enough have, ONE_SIDED deviations down.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from math import exp, sqrt
 from typing import Final
 
-from plimsoll.governor.promises import EARLY, GRACE, HORIZON, MOST
+from plimsoll.governor.promises import EARLY, HORIZON, PromisedInstants
 
 ONE_SIDED: Final = 1.7  # standard deviations: 95 % of a normal distribution
 LOOKED_AT: Final = 16  # promises to come that a newcomer is weighed against
 ALL_LOOKED_AT: Final = 64  # promises out above which the line moves on by its last instant and a mean gap
 
 
-class SlotLine:
+class SlotLine(PromisedInstants):
     """The promises of one limit on open requests. Costs nothing while none is out."""
-
-    def __init__(self) -> None:
-        self._instants: list[float] = []  # sorted
-        self._whose: list[int] = []  # likeness of the request that each was given for
 
     def promise(self, at: float, num_open: int, limit: int, mean: float, likeness: int = 0) -> float:
         """Whole seconds from `at`; `mean` is how long requests stay open, in s."""
-        if len(self._instants) >= ALL_LOOKED_AT:
+        if self.num >= ALL_LOOKED_AT:
             seconds = int(max(1.0, self._instants[-1] - at) + 1.5 * mean / max(1, limit)) + 1
         else:
             seconds = self._first_second(at, num_open, limit, mean)
         if seconds > HORIZON:
             return max(HORIZON, float(int(mean) + 1))
-        if len(self._instants) < MOST:
-            place = bisect_right(self._instants, at + seconds)
-            self._instants.insert(place, at + seconds)
-            self._whose.insert(place, likeness)
+        self._give(at + seconds, likeness)
         return float(seconds)
 
     def allows(self, at: float, num_open: int, limit: int, mean: float, likeness: int = 0) -> bool:
         """Whether one who comes now may have a slot."""
-        instants = self._instants
-        if not instants:
+        if self.num == 0:
             return num_open < limit
-        if instants[0] < at - GRACE:
-            gone = bisect_left(instants, at - GRACE)
-            del instants[:gone]
-            del self._whose[:gone]
-        if self._redeems(at, likeness):
+        if self.redeems(at, likeness):
             return num_open < limit  # if there is none, he is promised another
         if num_open >= limit:
             return False
-        for position in range(min(len(instants), LOOKED_AT)):
-            if not self._is_likely(instants[position], at, num_open + 1, limit, mean, position):
+        for position in range(min(self.num, LOOKED_AT)):
+            if not self._is_likely(self._instants[position], at, num_open + 1, limit, mean, position):
                 return False
         return True
-
-    def _redeems(self, at: float, likeness: int = 0) -> bool:
-        """Whether it was promised a slot by now: then that promise is kept."""
-        for place, instant in enumerate(self._instants):
-            if instant > at + EARLY:
-                return False
-            if self._whose[place] == likeness:
-                del self._instants[place]
-                del self._whose[place]
-                return True
-        return False
 
     def _first_second(self, at: float, num_open: int, limit: int, mean: float) -> int:
         """The least whole number of seconds after which a slot is likely free, behind all who were promised one."""
@@ -73,7 +50,7 @@ class SlotLine:
         while high - low > 1:
             middle = (low + high) // 2
             ahead = bisect_left(self._instants, at + middle + EARLY)
-            if ahead == len(self._instants) and self._is_likely(at + middle, at, num_open, limit, mean, ahead):
+            if ahead == self.num and self._is_likely(at + middle, at, num_open, limit, mean, ahead):
                 high = middle
             else:
                 low = middle
