@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from plimsoll.analytics.forecast import HOUR, ForecastState, forecast
+from plimsoll.analytics.forecast import DAY, HOUR, ForecastState, forecast
+from plimsoll.analytics.hindsight import LEVELS
+from plimsoll.analytics.rhythm import WEEK
 from plimsoll.slo.budget import HourCount
 
 Floats = npt.NDArray[np.float64]
 
-DAY: Final = 24
-WEEK: Final = 168
-LEVELS: Final = np.array([0.1, 0.5, 0.9])
 FIRST_AT: Final = 14 * DAY
 """Hours of history before the first forecast."""
 SOON: Final = 3 * DAY

@@ -25,7 +25,8 @@ _PRIOR: Final = np.array([-1.282, -0.524, 0.0, 0.524, 1.282])
 _PRIOR_DAYS: Final = 4.0
 _PRIOR_VARIANCE: Final = 0.1
 """Relative variance of a day that is held on to for as many days as above."""
-_LEVELS: Final = (0.1, 0.5, 0.9)
+LEVELS: Final = np.array([0.1, 0.5, 0.9])
+"""Of low, expected and upper: an 80 % band about the median."""
 
 
 class _Habit(NamedTuple):
@@ -120,7 +121,7 @@ class Hindsight:
                 break
             variance = _variance(came, mean)
             scores = np.concatenate((score(came, mean, variance), _PRIOR))
-            found[hours] = variance, np.quantile(scores, _LEVELS, method="weibull") * _fitted(self._days)
+            found[hours] = variance, np.quantile(scores, LEVELS, method="weibull") * _fitted(self._days)
         return found
 
 

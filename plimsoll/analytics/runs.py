@@ -64,7 +64,7 @@ def runs(records: Iterable[Record], policy: Policy, now: float) -> list[Run]:
     for record in records:
         if record.session:
             sessions.setdefault((record.tenant, record.session), []).append(record)
-    promised = {tenant.name: policy.tier(tenant.tier).run for tenant in policy.tenants}
+    promised = _promised(policy)
     found = []
     for (tenant, _), turns in sessions.items():
         objective = promised.get(tenant)
@@ -78,8 +78,14 @@ def figures(found: Iterable[Run], policy: Policy) -> list[RunFigures]:
     by_tenant: dict[str, list[Run]] = {}
     for run in found:
         by_tenant.setdefault(run.tenant, []).append(run)
-    targets = {tenant.name: policy.tier(tenant.tier).run for tenant in policy.tenants}
-    return [_figures(tenant, by_tenant[tenant], targets[tenant]) for tenant in sorted(by_tenant)]
+    promised = _promised(policy)
+    return [_figures(tenant, by_tenant[tenant], promised[tenant]) for tenant in sorted(by_tenant)]
+
+
+def _promised(policy: Policy) -> dict[str, RunObjective]:
+    """By tenant, where its tier promises anything of runs."""
+    objectives = ((tenant.name, policy.tier(tenant.tier).run) for tenant in policy.tenants)
+    return {name: objective for name, objective in objectives if objective is not None}
 
 
 def _parted(turns: list[Record], idle: float) -> list[list[Record]]:
@@ -145,7 +151,7 @@ def _kept(turns: list[Record], ended_at: float, half_life: float | None) -> floa
     return kept / whole if whole else None
 
 
-def _figures(tenant: str, found: list[Run], objective: RunObjective | None) -> RunFigures:
+def _figures(tenant: str, found: list[Run], objective: RunObjective) -> RunFigures:
     over = [run for run in found if run.judgement is not None]
     counts = {judgement: sum(run.judgement is judgement for run in over) for judgement in Judgement}
     good, bad = counts[Judgement.GOOD], counts[Judgement.BAD]
@@ -164,7 +170,7 @@ def _figures(tenant: str, found: list[Run], objective: RunObjective | None) -> R
         ratio=good / (good + bad) if good + bad else None,
         low=low,
         high=high,
-        target=0.0 if objective is None else float(objective.target),
+        target=float(objective.target),
         total=sum(run.total for run in over),
         llm=sum(run.llm for run in over),
         upstream=dict(sorted(upstream.items())),
