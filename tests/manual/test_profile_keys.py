@@ -1,4 +1,4 @@
-"""Every key of an engine profile stands in docs/engines.md, with its default where that is a number or a switch."""
+"""Every key of an engine profile, and every choice that one takes, stands in docs/engines.md."""
 
 import re
 from pathlib import Path
