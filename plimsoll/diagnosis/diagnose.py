@@ -114,10 +114,7 @@ def _compare(visits: Visits, mine: Ints, since: float | None, until: float | Non
     """Slow rows and rows that were fine to compare them with."""
     arrived = visits.arrived[mine]
     if since is None:
-        slow = mine[visits.broke[mine]]
-        if slow.size < MIN_BAD:
-            return slow, mine[~visits.broke[mine]], "fine"
-        return slow, mine[~visits.broke[mine] & visits.completed[mine]], "fine"
+        return mine[visits.broke[mine]], mine[~visits.broke[mine] & visits.completed[mine]], "fine"
     during = (arrived >= since) & (arrived < (np.inf if until is None else until))
     slow = mine[during & visits.broke[mine]]
     if slow.size < MIN_BAD:

@@ -86,3 +86,14 @@ def test_what_died_with_the_gateway_accuses_nobody() -> None:
     assert found.num_bad == 60
     assert found.mechanism is Mechanism.UNKNOWN
     assert {cause.kind for cause in found.causes} <= {CauseKind.NETWORK}
+
+
+def test_few_slow_ones_are_held_against_answers_not_against_refusals() -> None:
+    """Three of 33 are 2 s late; that its own limits refused 60 at once makes nobody later."""
+    late = {30: 2.5, 31: 2.5, 32: 2.5}
+    rows = [record(n + 1, 10.0 * n, ttft=late.get(n, 0.5), dispatched_at=START + 10.0 * n) for n in range(33)]
+    end = Outcome.REJECTED, Reason.TENANT_RATE
+    rows += [record(100 + n, 5.0 * n, ttft=None, lasted=0.0, outcome=end[0], reason=end[1]) for n in range(60)]
+    found = diagnose(visits_of(rows), {}, "acme")
+    assert (found.num_bad, found.excess.num) == (3, 3)
+    assert found.excess.total == pytest.approx(2.0)
