@@ -14,7 +14,7 @@ from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.settlement import Ending
 from plimsoll.governor.timers import Timers
-from plimsoll.slo.outcome import REASONS, Blame, Outcome, Phase, Reason
+from plimsoll.slo.outcome import Outcome, Phase, Reason
 
 RETRIED: Final = frozenset(
     {
@@ -69,7 +69,7 @@ class Attempts:
         if replica.predictor is not None and end.outcome is Outcome.COMPLETED and request.num_choices == 1:
             replica.predictor.tokens(request.predicted_itl, end.tpot())
         if end.outcome in {Outcome.COMPLETED, Outcome.FAILED}:
-            error = end.outcome is Outcome.FAILED and REASONS[end.reason].blame is not Blame.CLIENT
+            error = end.outcome is Outcome.FAILED and not end.is_clients_fault()
             self._watch(pool, replica, end.at, error=error)
 
     def _watch(self, pool: Pool, replica: Replica, at: float, *, error: bool) -> None:

@@ -157,7 +157,8 @@ class Endings:
         for objective in request.objectives:
             if objective.sli is Sli.TTFT and request.streaming:
                 ratio = end.ttft(request.arrived_at) / objective.below
-        if account.flow.ended(end.at, ratio, error=end.outcome in _ERRORS):
+        error = end.outcome in _ERRORS and not end.is_clients_fault()
+        if account.flow.ended(end.at, ratio, error=error):
             account.tokens.retune(account.flow.factor, end.at)
 
     def _correct(self, pool: Pool, request: Request, end: Ending) -> None:

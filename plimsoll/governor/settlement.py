@@ -13,7 +13,7 @@ from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.policy.policy import UpstreamTrust
 from plimsoll.requestlog.record import Record
 from plimsoll.slo.measured import ItlSketch, Timing
-from plimsoll.slo.outcome import Outcome, Phase, Reason
+from plimsoll.slo.outcome import REASONS, Blame, Outcome, Phase, Reason
 from plimsoll.slo.sli import judge
 from plimsoll.slo.verdict import Charge, Facts, Verdict
 
@@ -55,6 +55,10 @@ class Ending:
         if self.num_tokens < 2 or self.first_token_at <= 0.0:
             return 0.0
         return (self.last_token_at - self.first_token_at - self.stall_between) / (self.num_tokens - 1)
+
+    def is_clients_fault(self) -> bool:
+        """Whether the request itself was wrong: then neither engine nor service did badly."""
+        return REASONS[self.reason].blame is Blame.CLIENT
 
     def ttft(self, arrived_at: float) -> float:
         """Seconds to the first token without what the client held back; 0.0 where there was none."""

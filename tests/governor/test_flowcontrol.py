@@ -10,6 +10,7 @@ from plimsoll.governor.decisions import Dispatch
 from plimsoll.governor.flowcontrol import FlowControl
 from plimsoll.governor.tenants import Bucket
 from plimsoll.policy.policy import Adapt, Limits, Tenant
+from plimsoll.slo.outcome import Outcome, Reason
 from tests.governor.service import Service, all_of
 from tests.laws.histories import policy_of
 
@@ -59,6 +60,18 @@ def test_no_more_is_granted_than_a_minute_and_the_burst_rate(history: list[tuple
             bucket.take(amount)
             taken += amount
     assert taken <= 600 + 1.5 * 10.0 * at + 1e-6
+
+
+@pytest.mark.parametrize(("reason", "factor"), [(Reason.ENGINE_REFUSED, 1.0), (Reason.ENGINE_ERROR, 0.5)])
+def test_what_the_client_asked_wrongly_shrinks_no_rate(reason: Reason, factor: float) -> None:
+    limits = Limits(tokens_per_minute=1_000_000, adapt=Adapt())
+    service = Service(policy_of(tenants=(Tenant("ada", "gold", limits=limits),)), kv_blocks=10_000)
+    for second in range(100):
+        service.ask(1 + second)
+        service.done(1.5 + second, service.num, output=0, outcome=Outcome.FAILED, reason=reason)
+    tokens = service.governor._register.account("ada").tokens
+    assert tokens is not None
+    assert tokens.rate == pytest.approx(1_000_000 / 60.0 * factor)
 
 
 def test_a_tenant_that_is_served_quickly_gets_more_than_its_rate() -> None:
