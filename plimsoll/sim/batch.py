@@ -248,8 +248,9 @@ class Batch:
     def end_steps(self, num: int) -> None:
         """`num` steps have ended."""
         self.num_steps += num
-        self.context += len(self.decoding) * num
-        if self._beyond_tokens or self.context > self._fitted_context:
+        num_seqs = len(self.decoding)
+        self.context += num_seqs * num
+        if self._beyond_tokens or self.context > self._fitted_context or num_seqs > self._fitted_tokens:
             self._count_beyond(num)
 
     def _count_beyond(self, num: int) -> None:
@@ -259,6 +260,9 @@ class Batch:
             self.num_beyond_fit += 1
             return
         num_seqs = len(self.decoding)
+        if num_seqs > self._fitted_tokens:
+            self.num_beyond_fit += num
+            return
         over = self.context - num_seqs - self._fitted_context  # of the last of them
         if over > 0:
             self.num_beyond_fit += min(num, (over - 1) // num_seqs + 1)

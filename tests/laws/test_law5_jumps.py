@@ -38,7 +38,7 @@ profiles = st.builds(
     prefix_caching=st.booleans(),
     priority_scheduling=st.sampled_from([False, False, True]),
     reserve_prompt=st.booleans(),
-    fitted_max_tokens=st.sampled_from([0, 20, 100]),
+    fitted_max_tokens=st.sampled_from([0, 3, 20, 100]),
     fitted_max_context=st.sampled_from([0, 30, 300]),
 )
 

@@ -30,6 +30,8 @@ def test_steps_beyond_are_counted_in_jumps_as_in_steps() -> None:
         assert beyond(replace(profile, fitted_max_context=10), Job(1, 100, 51)) == 50, "all but the prompt's"
         assert beyond(replace(profile, fitted_max_tokens=99), Job(1, 100, 51)) == 1, "the prompt's"
         assert beyond(replace(profile, fitted_max_context=149, fitted_max_tokens=100), Job(1, 100, 51)) == 0
+        four = [Job(number, 1, 11 + number) for number in range(4)]
+        assert beyond(replace(profile, fitted_max_tokens=3), *four) == 10, "from the second step to the first end"
 
 
 def test_the_summary_says_so() -> None:
