@@ -34,15 +34,14 @@ def clock_of(top: Section) -> Clock:
         return Clock()
     try:
         moment = datetime.fromisoformat(text) if text else _MONDAY
-    except ValueError:
+        moment = moment.astimezone(place) if moment.tzinfo else moment.replace(tzinfo=place)
+    except (ValueError, OverflowError):  # an offset can lead out of the years that there are
         top.fault("start", f"{text!r} is no date and time", '"2026-01-05T00:00"')
         return Clock()
-    midnight = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - local, as `moment`
-    monday = midnight - timedelta(days=moment.weekday())
-    week_at = (moment.replace(tzinfo=None) - monday).total_seconds()
-    if not text and zone == "UTC":
-        return Clock(week_at)
-    return Clock(week_at, (moment if moment.tzinfo else moment.replace(tzinfo=place)).timestamp())
+    local = moment.replace(tzinfo=None)
+    monday = datetime(local.year, local.month, local.day) - timedelta(days=local.weekday())  # noqa: DTZ001 - local
+    week_at = (local - monday).total_seconds()
+    return Clock(week_at) if not text and zone == "UTC" else Clock(week_at, moment.timestamp())
 
 
 def instant(section: Section, key: str, clock: Clock, default: float) -> float:

@@ -50,6 +50,9 @@ def test_hours_and_days_are_those_of_the_zone() -> None:
     assert rate(arrivals, 3600, 7200) == pytest.approx(2, rel=0.1)
     assert rate(arrivals, 25 * 3600, 26 * 3600) == pytest.approx(6, rel=0.1)
     assert parse(f"{top}\ntenants: [{{name: a, rate: 1}}]", "w").start_at == 1_767_657_600.0
+    same = top.replace("08:00", "00:00+00:00")  # told with another offset
+    assert tenant(f"rate: 1, daily: [{day}], weekly: [1, 1, 3, 1, 1, 1, 0]", "3d", same) == arrivals
+    assert parse(f"{same}\ntenants: [{{name: a, rate: 1}}]", "w").start_at == 1_767_657_600.0
 
 
 def test_a_tenant_comes_on_tuesday_and_its_rate_ramps() -> None:
