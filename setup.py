@@ -25,8 +25,8 @@ GOVERNOR = (
     "tenants tiers timers turns upkeep"
 )
 SIM = (
-    "agenda asking batch disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate job kvcache "
-    "kvtiers replica simulation speculation stepbatch steplog stepping"
+    "agenda asking batch disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate holding job "
+    "kvcache kvtiers replica simulation speculation stepbatch steplog stepping"
 )
 GATEWAY = (
     "answer attempts auth carrier channel clock connection cors driver enginehead exchange flight hands headers intake "

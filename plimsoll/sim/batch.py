@@ -11,30 +11,21 @@ where k is a multiple of the block size, so how many are needed in a run of step
 from plimsoll.engine.blocks import blocks_for
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import MANY
-from plimsoll.sim.enginequeue import EngineQueue
+from plimsoll.sim.holding import Holding
 from plimsoll.sim.job import DECODE, ENDED, PREFILL, WAITING, Job
-from plimsoll.sim.kvcache import KvCache
 
 
-class Batch:
+class Batch(Holding):
     """The jobs of one replica, their places and their blocks; knows no time."""
 
     def __init__(self, profile: EngineProfile) -> None:
+        super().__init__(profile)
         self.num_steps = 0  # ended ones
-        self.num_preemptions = 0
         self.num_beyond_fit = 0  # steps with more tokens or context than the profile was fitted on
-        self.prefix_queries = 0  # prompt tokens looked up
-        self.prefix_hits = 0  # of these, found
         self.context = 0  # KV tokens of the decoding jobs before the step that runs now
-        self.kv = KvCache(profile.num_blocks, profile.prefix_caching)
-        self.queue = EngineQueue(profile.priority_scheduling)
         self.decoding: dict[int, Job] = {}  # in the order in which they were admitted
         self.prefills: list[Job] = []  # in the step that runs now
         self.partial: Job | None = None  # a prompt begun and not computed whole: always the last one admitted
-        self._block = profile.block_size
-        self._budget = profile.max_batched_tokens
-        self._max_seqs = profile.max_num_seqs
-        self._reserve_prompt = profile.reserve_prompt
         self._fitted_tokens = profile.fitted_max_tokens or MANY
         self._fitted_context = profile.fitted_max_context or MANY
         self._beyond_tokens = False
@@ -75,11 +66,12 @@ class Batch:
         self._unserved = set()
 
     def _continue_prompt(self, job: Job, preempted: list[Job]) -> None:
-        chunk = min(job.target - job.computed, self._budget - len(self.decoding))
+        chunk = min(job.target - job.computed, self._max_batched_tokens - len(self.decoding))
         needed = blocks_for(job.computed + chunk, self._block) - blocks_for(job.computed, self._block)
         if self._make_room(needed, job, preempted):
             self.kv.allocate(needed)
-            self._take_chunk(job, chunk)
+            job.chunk = chunk
+            self._take_chunk(job)
 
     def _make_room(self, needed: int, job: Job, preempted: list[Job]) -> bool:
         """Preempt until `needed` blocks are free; False where `job` itself had to go."""
@@ -93,14 +85,9 @@ class Batch:
 
     def _victim(self) -> Job:
         last = self.partial if self.partial is not None else next(reversed(self.decoding.values()))
-        if self.queue.by_priority:
-            for job in self.decoding.values():
-                if (job.priority, job.place) > (last.priority, last.place):
-                    last = job
-        return last
+        return self._victim_among(last, self.decoding.values())
 
     def _preempt(self, job: Job) -> None:
-        """Take a job's blocks; it will compute its prompt and what it has produced anew, less what is still cached."""
         if job.state == DECODE:
             computed = self.computed(job)
             held = computed if job.id in self._unserved else computed + 1
@@ -109,78 +96,26 @@ class Batch:
         else:
             computed = held = job.computed
             self.partial = None
-        own = computed // self._block - job.shared
-        self.kv.free([], blocks_for(held, self._block) - job.shared - own)
-        self.kv.leave(job.id, own)
-        self.kv.free(job.extents, 0)
-        job.kept = len(job.extents)
-        job.extents, job.shared, job.computed, job.loaded = [], 0, 0, 0
-        job.target = job.prompt_tokens + job.generated
-        job.state = WAITING
-        job.num_preemptions += 1
-        self.num_preemptions += 1
-        self.queue.push_front(job)
+        self._give_up(job, computed, blocks_for(held, self._block))
 
     # The waiting.
 
     def _admit(self) -> None:
-        budget = self._budget - len(self.decoding)
+        budget = self._max_batched_tokens - len(self.decoding)
         for job in self.prefills:
             budget -= job.chunk
         while budget > 0 and self.queue.num_waiting and len(self.decoding) + len(self.prefills) < self._max_seqs:
             job = self.queue.head()
             if not self._begin(job, budget):
                 return
+            self._take_chunk(job)
             self.queue.pop()
             budget -= job.chunk
 
-    def _begin(self, job: Job, budget: int) -> bool:
-        """Look its prompt up in the prefix cache and take blocks for its first chunk; False where they do not fit."""
-        block, kv = self._block, self.kv
-        found = kv.match(job.hashes, (job.target - 1) // job.hash_tokens) if kv.caching else []
-        own = kv.left_behind(job.id) if len(found) == job.kept else 0
-        hits, unused = own, own
-        for extent in found:
-            hits += extent.num_blocks
-            unused += extent.num_blocks if extent.refs == 0 else 0
-        done = hits * block
-        if job.loaded_from <= done < job.loaded:
-            done = job.loaded
-        chunk = min(budget, job.target - done)
-        end = done + chunk
-        if blocks_for(job.target if self._reserve_prompt else end, block) - hits + unused > kv.num_free:
-            return False
-        kv.take(found)
-        if own:
-            kv.take_own(job.id)
-        else:
-            kv.forget(job.id)
-        kv.allocate(blocks_for(end, block) - hits)
-        self._note_hits(job, done)
-        job.extents, job.shared, job.computed = found, hits - own, done
-        self._take_chunk(job, chunk)
-        return True
-
-    def _note_hits(self, job: Job, tokens: int) -> None:
-        if self.kv.caching and job.num_preemptions == 0:
-            job.cached_tokens = tokens
-            self.prefix_queries += job.target
-            self.prefix_hits += tokens
-
-    def _take_chunk(self, job: Job, chunk: int) -> None:
-        job.state, job.chunk = PREFILL, chunk
+    def _take_chunk(self, job: Job) -> None:
         self.prefills.append(job)
-        self.partial = job if job.computed + chunk < job.target else None
-        self._publish(job, min(job.prompt_tokens, job.computed + chunk))
-
-    def _publish(self, job: Job, tokens: int) -> None:
-        """Let others hit the first `tokens` tokens of a job, as far as whole hashes reach."""
-        if not self.kv.caching:
-            return
-        num_blocks = job.hash_tokens // self._block
-        for index in range(len(job.extents), min(tokens // job.hash_tokens, len(job.hashes))):
-            job.extents.append(self.kv.publish(job.hashes[index], num_blocks))
-            job.shared += num_blocks
+        self.partial = job if job.computed + job.chunk < job.target else None
+        self._publish(job, min(job.prompt_tokens, job.computed + job.chunk))
 
     def prompt_work(self) -> tuple[int, float, float]:
         """Of the prompts in the step that runs now: tokens, PW and KP (`engine/steptime.py`)."""

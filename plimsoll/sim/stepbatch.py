@@ -6,21 +6,16 @@ waiting that led to a step of decoding alone, the next steps look no more.
 
 from plimsoll.engine.blocks import blocks_for
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.sim.enginequeue import EngineQueue
+from plimsoll.sim.holding import Holding
 from plimsoll.sim.job import DECODE, ENDED, PREFILL, WAITING, Job
-from plimsoll.sim.kvcache import KvCache
 from plimsoll.sim.speculation import Drafting
 
 
-class StepBatch:
+class StepBatch(Holding):
     """The jobs of one replica, their places and their blocks; knows no time."""
 
     def __init__(self, profile: EngineProfile) -> None:
-        self.num_preemptions = 0
-        self.prefix_queries = 0
-        self.prefix_hits = 0
-        self.kv = KvCache(profile.num_blocks, profile.prefix_caching)
-        self.queue = EngineQueue(profile.priority_scheduling)
+        super().__init__(profile)
         self.drafting = Drafting(profile.speculation) if profile.speculation else None
         self.running: dict[int, Job] = {}  # in the order in which they were admitted
         self.members: list[Job] = []  # of these, in the step that runs now
@@ -28,10 +23,6 @@ class StepBatch:
         self.arrived = False  # since the last look
         self._unlooked = 0  # steps to come that will not look
         self._rounds = profile.rounds
-        self._block = profile.block_size
-        self._budget_of_step = profile.max_batched_tokens
-        self._max_seqs = profile.max_num_seqs
-        self._reserve_prompt = profile.reserve_prompt
 
     @property
     def load(self) -> int:
@@ -77,49 +68,26 @@ class StepBatch:
                 job.chunk = 1 + job.guesses
             else:
                 job.chunk = min(job.target - job.computed, self._budget())
-            needed = blocks_for(job.computed + job.chunk, self._block) - job.held
+            needed = max(0, blocks_for(job.computed + job.chunk, self._block) - job.held)
             while self.kv.num_free < needed and job.state != WAITING:
-                victim = self._victim()
-                self._preempt(victim)
+                victim = self._victim_among(next(reversed(self.running.values())), self.running.values())
+                self.leave(victim)
+                self._give_up(victim, victim.computed, victim.held)
                 preempted.append(victim)
             if job.state != WAITING:
-                self._grow(job)
+                self.kv.allocate(needed)
+                job.held += needed
+                self._join(job)
         return preempted
 
     def _budget(self) -> int:
-        return self._budget_of_step - sum(job.chunk for job in self.members)
+        return self._max_batched_tokens - sum(job.chunk for job in self.members)
 
-    def _grow(self, job: Job) -> None:
-        """Blocks for what a job computes in the step to come."""
-        needed = max(0, blocks_for(job.computed + job.chunk, self._block) - job.held)
-        self.kv.allocate(needed)
-        job.held += needed
+    def _join(self, job: Job) -> None:
+        """A job is in the step to come, and has its blocks."""
         self.members.append(job)
         if job.state == PREFILL:
             self._publish(job, min(job.prompt_tokens, job.computed + job.chunk))
-
-    def _victim(self) -> Job:
-        last = next(reversed(self.running.values()))
-        if self.queue.by_priority:
-            for job in self.running.values():
-                if (job.priority, job.place) > (last.priority, last.place):
-                    last = job
-        return last
-
-    def _preempt(self, job: Job) -> None:
-        """Take a job's blocks; it will compute its prompt and what it has produced anew, less what is still cached."""
-        self.leave(job)
-        own = job.computed // self._block - job.shared
-        self.kv.free([], job.held - job.shared - own)
-        self.kv.leave(job.id, own)
-        self.kv.free(job.extents, 0)
-        job.kept = len(job.extents)
-        job.extents, job.shared, job.computed, job.held, job.loaded = [], 0, 0, 0, 0
-        job.target = job.prompt_tokens + job.generated
-        job.state = WAITING
-        job.num_preemptions += 1
-        self.num_preemptions += 1
-        self.queue.push_front(job)
 
     def leave(self, job: Job) -> None:
         """Take a job out of the running ones and of the step that runs now; its blocks are not touched."""
@@ -138,46 +106,11 @@ class StepBatch:
             job = self.queue.head()
             if not self._begin(job, budget):
                 break
+            job.guesses, job.held = 0, blocks_for(job.computed + job.chunk, self._block)
+            self.running[job.id] = job
+            self._join(job)
             self.queue.pop()
             budget -= job.chunk
         decoding_alone = all(job.state == DECODE for job in self.members)
         self._unlooked = rounds.steps - 1 if rounds is not None and decoding_alone else 0
         return True
-
-    def _begin(self, job: Job, budget: int) -> bool:
-        """Look its prompt up in the prefix cache and take blocks for its first chunk; False where they do not fit."""
-        block, kv = self._block, self.kv
-        found = kv.match(job.hashes, (job.target - 1) // job.hash_tokens) if kv.caching else []
-        own = kv.left_behind(job.id) if len(found) == job.kept else 0
-        hits = own + sum(extent.num_blocks for extent in found)
-        unused = own + sum(extent.num_blocks for extent in found if extent.refs == 0)
-        done = hits * block
-        if job.loaded_from <= done < job.loaded:
-            done = job.loaded
-        chunk = min(budget, job.target - done)
-        reach = job.target if self._reserve_prompt else done + chunk
-        if blocks_for(reach, block) - hits + unused > kv.num_free:
-            return False
-        kv.take(found)
-        if own:
-            kv.take_own(job.id)
-        else:
-            kv.forget(job.id)
-        if kv.caching and job.num_preemptions == 0:
-            job.cached_tokens = done
-            self.prefix_queries += job.target
-            self.prefix_hits += done
-        job.extents, job.shared, job.computed, job.held = found, hits - own, done, hits
-        job.state, job.chunk, job.guesses = PREFILL, chunk, 0
-        self.running[job.id] = job
-        self._grow(job)
-        return True
-
-    def _publish(self, job: Job, tokens: int) -> None:
-        """Let others hit the first `tokens` tokens of a job, as far as whole hashes reach."""
-        if not self.kv.caching:
-            return
-        num_blocks = job.hash_tokens // self._block
-        for index in range(len(job.extents), min(tokens // job.hash_tokens, len(job.hashes))):
-            job.extents.append(self.kv.publish(job.hashes[index], num_blocks))
-            job.shared += num_blocks
