@@ -124,12 +124,3 @@ def unloaded_e2e(profile: EngineProfile, prompt_tokens: int, output_tokens: int,
         total += num * steps.decode(1, context) + steps.growth(1, context) * num * (num - 1) / 2
         left, context = left - num, context + num
     return total
-
-
-def beyond_fit(profile: EngineProfile, tokens: int, context: int) -> str:
-    """Why a step lies outside the range that the profile was fitted on; "" where it does not or nobody said."""
-    if profile.fitted_max_tokens and tokens > profile.fitted_max_tokens:
-        return f"{tokens} tokens in a step, fitted up to {profile.fitted_max_tokens}"
-    if profile.fitted_max_context and context > profile.fitted_max_context:
-        return f"{context} context tokens, fitted up to {profile.fitted_max_context}"
-    return ""

@@ -12,7 +12,6 @@ import msgspec
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.events import BudgetsReported
 from plimsoll.ledger.accounts import Owner
-from plimsoll.ledger.actions import Override
 from plimsoll.ledger.assessment import Known
 from plimsoll.ledger.decided import CloseEvidence, Decided, DecisionKind
 from plimsoll.ledger.entry import Entry
@@ -34,7 +33,7 @@ Ends = dict[tuple[str, str], tuple[CloseEvidence, ...]]
 class SimulatedBudgets:
     """One service's budgets under one policy. Decisions are booked as they are made."""
 
-    def __init__(self, policy: Policy, *, forecast: bool = True) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.ledger = Ledger()
         self.decisions: list[Decided] = []
         self.last: Minute | None = None
@@ -45,11 +44,10 @@ class SimulatedBudgets:
         self._histories: defaultdict[Owner, tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]] = (
             defaultdict(lambda: ({}, {}))
         )
-        self._outlooks = Outlooks(inf) if forecast else None
+        self._outlooks = Outlooks(inf)
         self._before: dict[Owner, tuple[str, BudgetHealth]] = {}
         self._num_pool = 0
         self._ends: dict[DecisionKind, Ends] = {DecisionKind.CLOSE: {}, DecisionKind.PROVISIONAL: {}}
-        self.overrides: tuple[Override, ...] = ()
 
     def settled(self, settle: Settle) -> None:
         """A request ended."""
@@ -108,7 +106,6 @@ class SimulatedBudgets:
             months=months_of(periods, judged.all(), amounts, sums),
             histories={owner: History(hours, minutes) for owner, (hours, minutes) in self._histories.items()},
             before=self._before,
-            overrides=self.overrides,
             num_pool=self._num_pool,
             provisional=self._ends[DecisionKind.PROVISIONAL],
             closed=self._ends[DecisionKind.CLOSE],

@@ -186,7 +186,7 @@ class GatedReplica(Engine):
     def _load(self, tiers: TieredKv, job: Job, at: float) -> float:
         whole = (job.prompt_tokens - 1) // job.hash_tokens
         found = self.inner.resident(job)
-        reach, ready = tiers.load(at, job.hashes[:whole], found, job.hash_tokens)
+        reach, ready = tiers.load(at, job.hashes[:whole], found)
         if reach > found:
             job.loaded_from, job.loaded = found * job.hash_tokens, reach * job.hash_tokens
         return ready

@@ -106,14 +106,13 @@ class TieredKv:
 
     def __init__(self, spec: KvTiers) -> None:
         self.tiers = [Tier(tier, spec.eviction, spec.protected_ratio) for tier in spec.tiers]
-        self.loaded_tokens = [0] * len(self.tiers)  # read for requests so far, by tier
         self.num_prewarmed = 0  # entries moved up ahead of need
         self._bytes = spec.bytes_per_token
         self._every = spec.prewarm_every if spec.eviction is Eviction.SEGMENTED else 0.0
         self._first: float | None = None  # moves are due every so often from here on
         self._num_ticks = 0
 
-    def load(self, at: float, hashes: tuple[int, ...], start: int, hash_tokens: int) -> tuple[int, float]:
+    def load(self, at: float, hashes: tuple[int, ...], start: int) -> tuple[int, float]:
         """Bring up what follows the first `start` hashes, which HBM has; those count as used here too.
 
         Returns how many hashes it then reaches, and when all is there.
@@ -136,7 +135,6 @@ class TieredKv:
             if entries:
                 there = max([at, *(entry.ready_at for entry in entries)])  # one that is on its way is waited for
                 ready = max(ready, self.tiers[tier].read(sum(entry.size for entry in entries), there))
-                self.loaded_tokens[tier] += hash_tokens * len(entries)
         for tier in range(len(self.tiers)):
             for entry in wanted[tier]:
                 self._used(tier, entry, ready)

@@ -17,8 +17,6 @@ class Drafting:
         self._default = self._acceptance["default"]
         self._time = spec.draft_time
         self._time_per_sequence = spec.draft_time_per_sequence
-        self.num_guessed = 0
-        self.num_kept = 0
 
     def guesses(self, num_seqs: int, left: int) -> int:
         """How many a step of `num_seqs` sequences makes for one that has `left` tokens to come."""
@@ -32,8 +30,6 @@ class Drafting:
         kept = 0
         while kept < job.guesses and draw < chances[kept]:
             kept += 1
-        self.num_guessed += job.guesses
-        self.num_kept += kept
         return kept
 
     def time(self, longest: int, total: int) -> float:

@@ -5,7 +5,7 @@ requests do not depend on another's.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
@@ -107,7 +107,6 @@ class _Telling:
     def arrivals(self) -> Iterator[Arrival]:
         """Copies wait in a heap until no earlier request can come."""
         waiting: list[tuple[float, int, Arrival]] = []
-        heapify(waiting)
         made = 0
         for at, index, row in self._rows():
             while waiting and waiting[0][0] <= at:

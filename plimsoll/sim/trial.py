@@ -64,11 +64,6 @@ class Kept(Struct, frozen=True):
             return True
         return surely_above(self.num_bad, self.num_judged, max(self.allowed_ratio, 0.0))
 
-    @property
-    def is_thin(self) -> bool:
-        """Whether so few were judged that only a gross break would show."""
-        return self.num_judged * self.allowed_ratio < FEW
-
 
 class Breach(Struct, frozen=True):
     """How one promise broke: counts of its bad requests by where and why, and the worst span of the run."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.engine.steptime import StepTime, beyond_fit, unloaded_e2e, unloaded_tpot, unloaded_ttft
+from plimsoll.engine.steptime import StepTime, unloaded_e2e, unloaded_tpot, unloaded_ttft
 
 PROFILES = [profiles.load(name) for name in profiles.names()]
 
@@ -44,10 +44,3 @@ def test_published_figures() -> None:
     by_hand = 1.05 * (13.48 + 0.03821 * 64 + 0.906 + 0.00374 * 64 + 2.5587e-5 * 64_000) * 1e-3
     assert StepTime(profiles.load("h100-llama70b-tp4")).decode(64, 64_000) == pytest.approx(by_hand, rel=1e-9)
     assert unloaded_tpot(profiles.load("tiny-vllm-cpu"), 0) == pytest.approx(0.0072)
-
-
-def test_beyond_the_fit_is_said() -> None:
-    profile = profiles.load("rtx4090-llama8b")
-    assert beyond_fit(profile, 2048, 1000) == ""
-    assert beyond_fit(profile, 2049, 0) == "2049 tokens in a step, fitted up to 2048"
-    assert "context tokens" in beyond_fit(profile, 1, 300_001)

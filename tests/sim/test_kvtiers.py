@@ -52,7 +52,7 @@ def test_it_is_its_plain_twin(
             ours.store(float(at), hashes, BLOCK)
             twin.store(at, hashes)
             continue
-        reach, ready = ours.load(float(at), hashes, min(start, num), BLOCK)
+        reach, ready = ours.load(float(at), hashes, min(start, num))
         expected, when = twin.load(at, hashes, min(start, num))
         assert reach == expected
         assert ready == pytest.approx(float(when), abs=1e-9)
@@ -66,7 +66,7 @@ def test_it_is_its_plain_twin(
 
 
 def loaded(kv: TieredKv, at: float, hashes: tuple[int, ...], reach: int, ready: float) -> None:
-    found, when = kv.load(at, hashes, 0, BLOCK)
+    found, when = kv.load(at, hashes, 0)
     assert found == reach
     assert when == pytest.approx(ready)
 
@@ -94,18 +94,18 @@ def test_segments_keep_what_was_hit_from_a_flood_of_strangers() -> None:
     for eviction, kept in ((Eviction.LRU, 0), (Eviction.SEGMENTED, 1)):
         kv = TieredKv(tiers(3, eviction=eviction))
         kv.store(0.0, (1,), BLOCK)
-        kv.load(1.0, (1,), 0, BLOCK)
+        kv.load(1.0, (1,), 0)
         kv.store(2.0, (11, 12, 13, 14), BLOCK)
-        assert kv.load(9.0, (1,), 0, BLOCK)[0] == kept
+        assert kv.load(9.0, (1,), 0)[0] == kept
 
 
 def test_prewarming_brings_proven_content_back_before_it_is_asked_for() -> None:
     for every, seconds in ((0.0, 1.01), (2.0, 0.11)):
         kv = TieredKv(tiers(2, 4, eviction=Eviction.SEGMENTED, prewarm=every))
         kv.store(0.0, (1,), BLOCK)
-        kv.load(1.0, (1,), 0, BLOCK)
+        kv.load(1.0, (1,), 0)
         kv.store(1.1, (2,), BLOCK)
-        kv.load(1.2, (2,), 0, BLOCK)  # 1 falls out of the protected segment, which holds one
+        kv.load(1.2, (2,), 0)  # 1 falls out of the protected segment, which holds one
         kv.store(1.3, (3,), BLOCK)  # 1 goes down
         kv.tiers[0].take(kv.tiers[0].protected[2])  # its session ended: there is room
         loaded(kv, 20.0, (1,), 1, 20.0 + seconds)
