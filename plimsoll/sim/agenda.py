@@ -7,10 +7,10 @@ from typing import Final
 REPLICA: Final = 0  # what engines have done by an instant is known before anything else at that instant
 REPORT: Final = 1  # then what they say of themselves
 LEAVING: Final = 2  # a client that leaves frees its place for those that wait
-TIMER: Final = 3  # the governor's own
-ARRIVAL: Final = 4  # last: it finds the world as it is
-FAILURE: Final = 5  # a replica goes down
-RECOVERY: Final = 6  # and comes up again, empty
+FAILURE: Final = 3  # a replica goes down
+RECOVERY: Final = 4  # and comes up again, empty
+TIMER: Final = 5  # the governor's own
+ARRIVAL: Final = 6  # last: it finds the world as it is
 
 _BLOCK: Final = 16
 

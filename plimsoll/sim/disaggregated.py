@@ -29,7 +29,6 @@ class Journey:
     def __init__(self, job: Job, prefill: int) -> None:
         self.job = job
         self.prefill = prefill
-        self.decode = NOWHERE
         self.prompt: Job | None = None  # its part on the prefill engine, while it is there
         self.cached_tokens = 0
 
@@ -79,8 +78,8 @@ class DisaggregatedReplica(Engine):
             self._ahead[journey.prefill] -= journey.job.prompt_tokens
             self.prefill[journey.prefill].cancel(job_id)
         else:
-            self._bound[journey.decode] -= 1
-            self.decode[journey.decode].cancel(job_id)
+            self._bound[journey.job.engine] -= 1
+            self.decode[journey.job.engine].cancel(job_id)
         journey.job.state = ENDED
         return True
 
@@ -93,7 +92,7 @@ class DisaggregatedReplica(Engine):
         return min([self._due(), *(engine.step_ends_at() for engine in (*self.prefill, *self.decode))])
 
     def advance(self, until: float) -> list[Output]:
-        """All that happens up to an instant, in order: prefill engines first, then transfers, then decode engines."""
+        """All that happens up to an instant, in order: prefill engines first, then decode engines, then transfers."""
         outputs: list[Output] = []
         while (at := self.next_at()) <= until and at < inf:
             self._now = at
@@ -103,7 +102,7 @@ class DisaggregatedReplica(Engine):
                 self._tell(engine.advance(at), outputs)
             while self._due() <= at:
                 _, _, journey = heappop(self._arrivals)
-                self.decode[journey.decode].submit(at, journey.job)
+                self.decode[journey.job.engine].submit(at, journey.job)
         if until < inf:
             self._now = until
             for engine in (*self.prefill, *self.decode):
@@ -178,9 +177,9 @@ class DisaggregatedReplica(Engine):
                 continue
             seconds = parts.latency + job.prompt_tokens * parts.bytes_per_token / parts.bandwidth
             self._links[journey.prefill] = max(output.at, self._links[journey.prefill]) + seconds
-            journey.decode = min(range(len(self.decode)), key=lambda index: (self._bound[index], index))
-            self._bound[journey.decode] += 1
-            job.engine, job.loaded = journey.decode, job.prompt_tokens - 1
+            job.engine = min(range(len(self.decode)), key=lambda index: (self._bound[index], index))
+            job.loaded = job.prompt_tokens - 1
+            self._bound[job.engine] += 1
             self._num_seen += 1
             heappush(self._arrivals, (self._links[journey.prefill], self._num_seen, journey))
 
@@ -191,5 +190,5 @@ class DisaggregatedReplica(Engine):
                 output.job.cached_tokens = journey.cached_tokens
             elif output.kind == FINISHED:
                 del self._journeys[output.job.id]
-                self._bound[journey.decode] -= 1
+                self._bound[output.job.engine] -= 1
         outputs += brought

@@ -1,9 +1,8 @@
 """The token gaps of one request that was preempted, counted on their own."""
 
-from math import ceil, log2
 from typing import Final
 
-from plimsoll.slo.timing import POSITION_ENDS
+from plimsoll.slo.timing import POSITION_ENDS, bucket_of
 
 NEAR: Final[int] = POSITION_ENDS[0]
 MIDDLE: Final[int] = POSITION_ENDS[1]
@@ -20,7 +19,7 @@ class Gaps:
     def add(self, tokens: int, gap: float, thresholds: list[float]) -> None:
         """The gap that ended with output token number `tokens`."""
         buckets = self.buckets[class_of(tokens)]
-        bucket = ceil(log2(gap) * 32.0)
+        bucket = bucket_of(gap)
         buckets[bucket] = buckets.get(bucket, 0) + 1
         self.largest = max(self.largest, gap)
         for index, threshold in enumerate(thresholds):
