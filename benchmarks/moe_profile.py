@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from plimsoll.engine.grids import Line
+
 Function = Callable[[float], float]
 LAYERS, EXPERTS, CHOICES, HIDDEN, RANKS = 48, 128, 8, 2048, 2
 LATENCY, LINK = 20e-6, 32e9  # s a collective (the data's cluster file); B/s, read off the recorded run
@@ -29,13 +31,9 @@ ROUTING = {32: 0.877, 48: 0.899, 64: 0.905, 80: 0.953, 96: 0.954, 128: 0.981, 16
 def line(points: dict[float, float]) -> Function:
     """Linear between points, and straight on beyond the last one."""
     xs = sorted(points)
-
-    def at(x: float) -> float:
-        low = max(0, min(int(np.searchsorted(xs, x, side="right")) - 1, len(xs) - 2))
-        slope = (points[xs[low + 1]] - points[xs[low]]) / (xs[low + 1] - xs[low]) if len(xs) > 1 else 0.0
-        return points[xs[low]] + (x - xs[low]) * slope
-
-    return at
+    if len(xs) == 1:
+        return lambda _: points[xs[0]]
+    return Line(tuple(xs), tuple(points[x] for x in xs)).at
 
 
 def read(name: str, *keys: str) -> dict[tuple[str, ...], float]:

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from plimsoll.storage.tracerow import TraceRow
+from plimsoll.sim.tenantprofile import HOUR
+from plimsoll.storage.tracerow import TraceRow, length_of
 
-HOUR: Final = 3600.0
 LEVELS: Final = (0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 FINE: Final = 0.999  # told too where there are so many values that it means something
 _ENOUGH_FOR_FINE: Final = 5000
@@ -53,7 +53,7 @@ class Learnt(Struct, frozen=True):
 
 def learn(rows: Sequence[TraceRow], duration: float = 0.0) -> Learnt:
     """From rows in order of time; `duration` in s where it is known to be longer than to the last of them."""
-    whole = duration or (rows[-1].at + rows[-1].at / max(1, len(rows) - 1) if rows else 0.0)
+    whole = duration or length_of(rows)
     by_tenant: dict[str, list[TraceRow]] = {}
     for row in rows:
         by_tenant.setdefault(row.tenant, []).append(row)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from plimsoll.errors import UsageError
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.randomness import stream
-from plimsoll.storage.tracerow import TraceRow
+from plimsoll.storage.tracerow import TraceRow, length_of
 
 ROWS: Final = 1024
 """Rows whose chances are drawn at once."""
@@ -122,7 +122,7 @@ class _Telling:
         trace, rows = self._trace, self._trace.rows
         if not rows:
             return
-        length = (rows[-1].at + rows[-1].at / max(1, len(rows) - 1)) / trace.speed  # one more mean gap
+        length = length_of(rows) / trace.speed
         offset, index = trace.starts, 0
         while True:
             for row in rows:

@@ -1,5 +1,7 @@
 """One request of somebody else's traffic, whatever file it came from."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 
@@ -15,3 +17,8 @@ class TraceRow(Struct, frozen=True, gc=False):
     session: str = ""
     cause: str = ""
     criticality: str = ""
+
+
+def length_of(rows: Sequence[TraceRow]) -> float:
+    """s that a trace in order of time stands for: up to its last row, and one more mean gap; 0 where it is empty."""
+    return rows[-1].at + rows[-1].at / max(1, len(rows) - 1) if rows else 0.0
