@@ -12,8 +12,7 @@ from plimsoll.engine.features import Disaggregation
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.sim.engines import engine_for
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, Job
-from tests.laws.test_law5_features import FeaturedRun
-from tests.laws.test_law5_jumps import EPOCH, MICROSECOND, distance, histories, profiles
+from tests.laws.test_law5_jumps import EPOCH, MICROSECOND, Run, distance, histories, profiles
 from tests.sim.reference import ReferenceReplica, Request
 
 
@@ -106,13 +105,11 @@ def test_a_pair_agrees_with_its_plain_parts(data: st.DataObject) -> None:
     pair.run(requests)
     ends = sorted(pair.ends)
     assume(all(distance(ends, float(r.arrival)) > MICROSECOND for r in requests))
-    run = FeaturedRun(profile, requests, [], data.draw(st.sampled_from([0.0, EPOCH])))
+    epoch = data.draw(st.sampled_from([0.0, EPOCH]))
+    run = Run(engine_for(profile, "r", epoch), requests, [], epoch)
     for request in requests:
-        ours = run.tokens.get(request.id, [])
-        assert len(ours) == len(request.tokens_at) == request.output
+        run.same_tokens(request)
         assert run.jobs[request.id].cached_tokens == (request.cached if profile.prefix_caching else 0)
-        for mine, theirs in zip(ours, request.tokens_at, strict=True):
-            assert abs(Fraction(mine) - theirs) < MICROSECOND
     assert run.engine.num_jobs == 0
     event(f"preempted {any(r.preemptions for r in requests)}")
 

@@ -1,8 +1,5 @@
 """Law 5 with everything that an engine may do beyond plain batching, by itself and combined."""
 
-from fractions import Fraction
-from math import inf
-
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
@@ -28,8 +25,7 @@ from plimsoll.engine.features import (
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.profilerules import faults_of
 from plimsoll.sim.engines import engine_for
-from plimsoll.sim.job import FINISHED, Job
-from tests.laws.test_law5_jumps import EPOCH, MICROSECOND, distance, histories, profiles
+from tests.laws.test_law5_jumps import EPOCH, MICROSECOND, Run, distance, histories, profiles, touched
 from tests.sim.reference import ReferenceReplica, Request
 from tests.sim.referencegate import PlainGate
 
@@ -135,76 +131,24 @@ FEATURES = {
 }
 
 
-class FeaturedRun:
-    """A history on whatever form of engine the profile needs."""
-
-    def __init__(self, profile: EngineProfile, requests: list[Request], polls: list[float], epoch: float) -> None:
-        self.engine = engine_for(profile, "r", epoch)
-        self.jobs: dict[int, Job] = {}
-        self.tokens: dict[int, list[float]] = {}
-        self.epoch = epoch
-        events = [(float(r.arrival), 0, r) for r in requests]
-        events += [(float(r.cancel_at), 1, r) for r in requests if r.cancel_at is not None]
-        events += [(at, 2, requests[0]) for at in polls]
-        for at, kind, request in sorted(events, key=lambda event: (event[0], event[1], event[2].id)):
-            self.advance(at + epoch)
-            if kind == 0:
-                job = Job(request.id, request.prompt, request.output, request.hashes, request.hash_tokens)
-                job.priority, job.tenant, job.adapter = request.priority, request.tenant, request.adapter
-                self.jobs[request.id] = job
-                self.engine.submit(at + epoch, job)
-            elif kind == 1:
-                self.engine.cancel(request.id)
-        self.advance(inf)
-
-    def advance(self, until: float) -> None:
-        while self.engine.next_at() <= until and self.engine.next_at() < inf:
-            for output in self.engine.advance(self.engine.next_at()):
-                if output.kind == FINISHED and output.job.output_tokens:
-                    self.tokens[output.job.id] = self.instants(output.job)
-        if until < inf:
-            assert not self.engine.advance(until), "next_at tells when something happens"
-
-    def instants(self, job: Job) -> list[float]:
-        instants = [job.first_token_at - self.epoch]
-        for run in self.engine.runs(job):
-            instants += [run.start_at - self.epoch + run.first_gap * (k + 1) + run.increment * (k * (k + 1) / 2)
-                         for k in range(run.num)]  # fmt: skip
-        return instants
-
-
 def agree(profile: EngineProfile, requests: list[Request], polls: list[float], epoch: float) -> None:
     gate = PlainGate(profile, profile.block_size)
     reference = ReferenceReplica(profile, gate)
     reference.run(requests)
     ends = [float(end) for end in reference.ends]
-    touched = [float(r.arrival) for r in requests] + [float(r.cancel_at) for r in requests if r.cancel_at is not None]
+    came = touched(requests)
     made = [float(at) for at in gate.instants]
-    assume(all(distance(ends, at) > MICROSECOND for at in touched + made))
-    assume(all(distance(sorted(touched), at) > MICROSECOND for at in made))
-    run = FeaturedRun(profile, requests, polls, epoch)
+    assume(all(distance(ends, at) > MICROSECOND for at in came + made))
+    assume(all(distance(sorted(came), at) > MICROSECOND for at in made))
+    run = Run(engine_for(profile, "r", epoch), requests, polls, epoch)
     for request in requests:
-        if request.cancelled:
-            assert request.id not in run.tokens
-            continue
-        same(request, run, profile)
+        run.same(request, profile)
     assert run.engine.report(1e12).kv_usage == pytest.approx(0.0)
     assert run.engine.counts().num_steps == len(ends)
     assert run.engine.num_jobs == 0
     if not any(r.cancelled for r in requests):
         assert run.engine.counts().num_beyond_fit == reference.num_beyond
     tell(profile, requests, gate)
-
-
-def same(request: Request, run: FeaturedRun, profile: EngineProfile) -> None:
-    job = run.jobs[request.id]
-    assert request.finished_at is not None
-    assert job.num_preemptions == request.preemptions
-    assert job.cached_tokens == (request.cached if profile.prefix_caching else 0)
-    ours = run.tokens.get(request.id, [])
-    assert len(ours) == len(request.tokens_at) == request.output
-    for mine, theirs in zip(ours, request.tokens_at, strict=True):
-        assert abs(Fraction(mine) - theirs) < MICROSECOND
 
 
 def tell(profile: EngineProfile, requests: list[Request], gate: PlainGate) -> None:

@@ -10,6 +10,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
+from plimsoll.sim.engine import Engine
 from plimsoll.sim.job import FINISHED, OUTGROWN, Job
 from plimsoll.sim.replica import Replica
 from tests.sim.reference import ReferenceReplica, Request
@@ -72,12 +73,12 @@ def histories(draw: st.DrawFn, profile: EngineProfile, num: int) -> list[Request
 
 
 class Run:
-    """A history on the jumping replica, which is also asked at odd instants."""
+    """A history on an engine, which is also asked at odd instants."""
 
-    def __init__(self, profile: EngineProfile, requests: list[Request], polls: list[float], epoch: float) -> None:
-        self.replica = Replica(profile)
+    def __init__(self, engine: Engine, requests: list[Request], polls: list[float], epoch: float) -> None:
+        self.engine = engine
         self.jobs: dict[int, Job] = {}
-        self.tokens: dict[int, list[float]] = {}
+        self.tokens: dict[int, list[tuple[float, float]]] = {}
         self.outgrown: dict[int, list[float]] = {}
         self.epoch = epoch
         events = [(float(r.arrival), 0, r) for r in requests]
@@ -88,67 +89,84 @@ class Run:
             if kind == 0:
                 self.submit(at + epoch, request)
             elif kind == 1:
-                self.replica.cancel(request.id)
+                self.engine.cancel(request.id)
         self.advance(inf)
 
     def submit(self, at: float, request: Request) -> None:
         job = Job(request.id, request.prompt, request.output, request.hashes, request.hash_tokens)
-        job.priority, job.mark = request.priority, request.id % 4 * 7
+        job.priority, job.tenant, job.adapter = request.priority, request.tenant, request.adapter
+        job.mark = request.id % 4 * 7
         self.jobs[request.id] = job
-        self.replica.submit(at, job)
+        self.engine.submit(at, job)
 
     def advance(self, until: float) -> None:
-        while self.replica.next_at() <= until and self.replica.next_at() < inf:
-            outputs = self.replica.advance(self.replica.next_at())
-            assert outputs or self.replica.batch.num_steps, "next_at tells when something happens"
-            for output in outputs:
+        while (at := self.engine.next_at()) <= until and at < inf:
+            for output in self.engine.advance(at):
                 if output.kind == OUTGROWN:
                     self.outgrown.setdefault(output.job.id, []).append(output.at - self.epoch)
                 if output.kind == FINISHED and output.job.output_tokens:
                     self.tokens[output.job.id] = list(self.instants(output.job))
+            assert self.engine.next_at() > at, "what was to happen has happened"
         if until < inf:
-            assert not self.replica.advance(until)
+            assert not self.engine.advance(until), "next_at tells when something happens"
 
-    def instants(self, job: Job) -> Iterator[float]:
+    def instants(self, job: Job) -> Iterator[tuple[float, float]]:
+        """Of each token: as the sum of its gaps, and from the start of its run."""
         at = job.first_token_at - self.epoch
-        yield at
-        for run in self.replica.runs(job):
+        yield at, at
+        for run in self.engine.runs(job):
+            start = run.start_at - self.epoch
             for k in range(run.num):
                 at += run.first_gap + run.increment * k
-                yield at
+                yield at, start + run.first_gap * (k + 1) + run.increment * (k * (k + 1) / 2)
+
+    def same_tokens(self, request: Request) -> None:
+        """As many as the twin made, when it made them."""
+        ours = self.tokens.get(request.id, [])
+        assert len(ours) == len(request.tokens_at) == request.output
+        for mine, theirs in zip(ours, request.tokens_at, strict=True):
+            assert max(abs(Fraction(at) - theirs) for at in mine) < MICROSECOND
+
+    def same(self, request: Request, profile: EngineProfile) -> None:
+        """All that became of it."""
+        if request.cancelled:
+            assert request.id not in self.tokens
+            return
+        job = self.jobs[request.id]
+        assert request.finished_at is not None
+        assert job.num_preemptions == request.preemptions
+        assert job.cached_tokens == (request.cached if profile.prefix_caching else 0)
+        self.same_tokens(request)
 
 
 def agree(profile: EngineProfile, requests: list[Request], polls: list[float], epoch: float) -> ReferenceReplica:
     reference = ReferenceReplica(profile)
     reference.run(requests)
     ends = [float(end) for end in reference.ends]
-    touched = [float(r.arrival) for r in requests] + [float(r.cancel_at) for r in requests if r.cancel_at is not None]
-    assume(all(distance(ends, at) > MICROSECOND for at in touched))
-    run = Run(profile, requests, polls, epoch)
+    assume(all(distance(ends, at) > MICROSECOND for at in touched(requests)))
+    replica = Replica(profile)
+    run = Run(replica, requests, polls, epoch)
     for request in requests:
-        job = run.jobs[request.id]
+        run.same(request, profile)
         if request.cancelled:
-            assert request.id not in run.tokens
             continue
-        assert request.finished_at is not None
-        assert job.num_preemptions == request.preemptions
-        assert job.cached_tokens == (request.cached if profile.prefix_caching else 0)
-        ours = run.tokens.get(request.id, [])
-        assert len(ours) == len(request.tokens_at) == request.output
-        for mine, theirs in zip(ours, request.tokens_at, strict=True):
-            assert abs(Fraction(mine) - theirs) < MICROSECOND
         marks = [7 * (request.id % 4) << k for k in range(10)] if request.id % 4 else []
         passed = [float(request.tokens_at[mark]) for mark in marks if mark < request.output]
         assert run.outgrown.get(request.id, []) == pytest.approx(passed, abs=MICROSECOND)
-    assert run.replica.batch.kv.num_free == profile.num_blocks
-    assert run.replica.batch.num_steps == len(ends)
+    assert replica.batch.kv.num_free == profile.num_blocks
+    assert replica.counts().num_steps == len(ends)
     if not any(r.cancelled for r in requests):  # a cancel takes its context out of the step that runs
-        assert run.replica.counts().num_beyond_fit == reference.num_beyond
-    event(f"preempted {min(3, run.replica.batch.num_preemptions)}")
-    event(f"hits {run.replica.batch.prefix_hits > 0}")
+        assert replica.counts().num_beyond_fit == reference.num_beyond
+    event(f"preempted {min(3, replica.batch.num_preemptions)}")
+    event(f"hits {replica.batch.prefix_hits > 0}")
     event(f"cancelled {any(r.cancelled for r in requests)}")
     event(f"steps {len(ends) // 300 * 300}")
     return reference
+
+
+def touched(requests: list[Request]) -> list[float]:
+    """The instants at which somebody comes or goes, which no step may end too near to."""
+    return [float(r.arrival) for r in requests] + [float(r.cancel_at) for r in requests if r.cancel_at is not None]
 
 
 def distance(ends: list[float], at: float) -> float:

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from plimsoll.engine.features import DataParallel
 from plimsoll.engine.profile import EngineProfile
-from tests.laws.test_law5_features import FeaturedRun
-from tests.laws.test_law5_jumps import EPOCH, MICROSECOND, distance, histories, profiles
+from plimsoll.sim.engines import engine_for
+from tests.laws.test_law5_jumps import EPOCH, MICROSECOND, Run, distance, histories, profiles, touched
 from tests.sim.reference import ReferenceReplica, Request
 
 
@@ -65,17 +65,14 @@ def test_ranks_agree_with_their_plain_twins(data: st.DataObject) -> None:
     twin = PlainRanks(profile, num)
     twin.run(requests)
     ends = [float(end) for end in twin.ends]
-    touched = [float(r.arrival) for r in requests] + [float(r.cancel_at) for r in requests if r.cancel_at is not None]
-    assume(all(distance(ends, at) > MICROSECOND for at in touched))
-    run = FeaturedRun(profile, requests, [], data.draw(st.sampled_from([0.0, EPOCH])))
+    assume(all(distance(ends, at) > MICROSECOND for at in touched(requests)))
+    epoch = data.draw(st.sampled_from([0.0, EPOCH]))
+    run = Run(engine_for(profile, "r", epoch), requests, [], epoch)
     for request in requests:
         if request.cancelled:
             continue
         assert run.jobs[request.id].num_preemptions == request.preemptions
-        ours = run.tokens.get(request.id, [])
-        assert len(ours) == len(request.tokens_at) == request.output
-        for mine, theirs in zip(ours, request.tokens_at, strict=True):
-            assert abs(Fraction(mine) - theirs) < MICROSECOND
+        run.same_tokens(request)
     assert run.engine.counts().num_steps == len(ends)
     assert run.engine.report(1e12).kv_usage == 0.0
     event(f"several busy {len({job.rank for job in run.jobs.values()}) > 1}")
