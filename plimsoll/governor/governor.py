@@ -117,6 +117,10 @@ class Governor:
         if pool.ladder is not None and (pool.ladder.level or self._register.has_degraded_tenants):
             pool = degrade(self._register, pool, request)
         reserve(pool, request)
+        rule = self._register.rules.admission
+        if rule is not None and (detail := rule.refuses(request, pool, at)):
+            self._endings.reject(request, Reason.ADMISSION_RULE, detail, at)
+            return
         limit = refused_by(account, request, at)
         if limit is not None:
             self._endings.reject(request, limit, "", at)

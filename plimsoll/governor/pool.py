@@ -12,6 +12,7 @@ from plimsoll.governor.prefill import PromptPace
 from plimsoll.governor.prefixes import PrefixIndex
 from plimsoll.governor.queueing import Lane
 from plimsoll.governor.replicas import UNLIMITED, Replica
+from plimsoll.governor.rules import Rule, Rules
 from plimsoll.policy.objective import Sli
 from plimsoll.policy.policy import Order, Policy, Tier
 from plimsoll.policy.policy import Pool as PoolPolicy
@@ -56,12 +57,16 @@ class Pool:
         self._one_at_a_time = False
         self.routing = ""
         self.preference = ""  # an order beside fair turns; "": none
+        self.order_rule: Rule | None = None  # another package's …
+        self.routing_rule: Rule | None = None
         self.bypasses = 0
         self.strict = False
         self.saturation_limit = 1.0
 
-    def apply(self, policy: PoolPolicy, whole: Policy, tiers: list[Tier], profile: EngineProfile | None) -> None:
-        """Take over a (new) policy. Nothing waits here now; what runs keeps running."""
+    def apply(
+        self, policy: PoolPolicy, whole: Policy, others: Rules, tiers: list[Tier], profile: EngineProfile | None
+    ) -> None:
+        """Take over a (new) policy and its rules of other packages. Nothing waits here now; what runs keeps running."""
         rules = whole.scheduling
         if profile != self.profile:  # what was learnt is how the engine differs from its profile
             self.common = Common()
@@ -80,12 +85,13 @@ class Pool:
         self._allowed = self._oversubscription
         self.ladder = Ladder(whole.degradation) if whole.degradation.levels else None
         self._one_at_a_time = False
-        self.routing = rules.routing.value
+        self.routing = str(rules.routing)
+        self.routing_rule, self.order_rule = others.routing, others.order
         self.bypasses = rules.bypasses
         self.strict = rules.strict
         self.saturation_limit = float(rules.saturation_limit) if rules.reserve_kv else float(UNLIMITED)
-        fair = rules.order is not Order.FCFS
-        self.preference = "" if rules.order in {Order.FAIR, Order.FCFS} else rules.order.value
+        fair = rules.order != Order.FCFS
+        self.preference = "" if rules.order in {Order.FAIR, Order.FCFS} else str(rules.order)
         lanes = tiers if rules.tiers_matter else []
         self._shares = [float(tier.share) for tier in lanes] or [0.0]
         classes = Classes(rules.classes) if rules.classes else None

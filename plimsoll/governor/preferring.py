@@ -1,9 +1,9 @@
 """Orders beside fair turns: whom a lane would rather send to a replica than the one whose turn it is.
 
 `edf` prefers the earliest due, `locality` the one whose prompt the replica holds most of (D2LPM:
-https://arxiv.org/abs/2501.14312). Both choose among the few next in fair turns, and only as far as their tenant gets
-at most `deficit` tokens ahead (`Lane.may_pass`), so that fairness keeps a bound; and one may be passed `bypasses`
-times, so that nobody waits for ever.
+https://arxiv.org/abs/2501.14312), other packages' orders whom they like (`rules`). All choose among the few next in
+fair turns, and only as far as their tenant gets at most `deficit` tokens ahead (`Lane.may_pass`), so that fairness
+keeps a bound; and one may be passed `bypasses` times, so that nobody waits for ever.
 """
 
 from plimsoll.governor.admission import NO, fits
@@ -11,7 +11,7 @@ from plimsoll.governor.pool import Pool
 from plimsoll.governor.queueing import charge_for
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
-from plimsoll.governor.routing import open_to
+from plimsoll.governor.routing import held_tokens, open_to
 from plimsoll.policy.objective import Sli
 
 
@@ -21,9 +21,9 @@ def preferred(pool: Pool, replica: Replica, head: Request, right: int, at: float
         return head
     lane = pool.lanes[head.lane]
     best = head
-    best_cost = _cost(pool, replica, head)
+    best_cost = _cost(pool, replica, head, at)
     for request in lane.others(head):
-        cost = _cost(pool, replica, request)
+        cost = _cost(pool, replica, request, at)
         if cost >= best_cost or not open_to(replica, request, at):
             continue
         other_right = fits(replica, request, pool.lending, at)
@@ -47,11 +47,12 @@ def due_at(pool: Pool, request: Request) -> float:
     return due
 
 
-def _cost(pool: Pool, replica: Replica, request: Request) -> float:
+def _cost(pool: Pool, replica: Replica, request: Request, at: float) -> float:
     """The lower the sooner; equal ones leave the turn where it is."""
     if pool.preference == "edf":
         return request.due_at
-    if not request.prefix_hashes:
-        return 0.0
-    held = pool.prefixes.holders(request.prefix_hashes).held(replica.bit)
-    return -float(min(held * request.prefix_block_tokens, request.prompt_tokens))
+    rule = pool.order_rule
+    if rule is None:
+        return -float(held_tokens(pool, replica, request))
+    cost = rule.cost(request, replica, held_tokens(pool, replica, request), at)
+    return 0.0 if cost is None else cost

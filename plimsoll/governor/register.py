@@ -7,6 +7,7 @@ from plimsoll.governor.months import Month
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
+from plimsoll.governor.rules import Rules
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue
 from plimsoll.policy.policy import Policy, Tenant, Tier
@@ -17,6 +18,7 @@ class Register:
 
     def __init__(self, profiles: Mapping[str, EngineProfile]) -> None:
         self.profiles = dict(profiles)
+        self.rules = Rules()  # of other packages
         self.policy = Policy()
         self.accounts: dict[str, Account] = {}
         self.has_degraded_tenants = False  # for their budgets
@@ -29,7 +31,11 @@ class Register:
         self._months: dict[str, Month] = {}
 
     def apply(self, policy: Policy, at: float) -> list[Request]:
-        """Put a policy in force; returns those who waited, oldest first, for the caller to place again."""
+        """Put a policy in force; returns those who waited, oldest first, for the caller to place again.
+
+        Raises UsageError where a rule of another package cannot be had; then the policy before stays in force.
+        """
+        self.rules.apply(policy.scheduling)
         waiting = self._take_waiting()
         counters = [[lane.counters() for lane in pool.lanes] for pool in self.pools]
         lanes_before = [tier.name for tier in self.ranked]
@@ -147,7 +153,7 @@ class Register:
             for replica in pool.replicas:
                 for request in replica.in_flight.values():
                     request.lane = self.lane_for(request)
-            pool.apply(pool_policy, policy, used, self.profiles.get(pool_policy.profile or ""))
+            pool.apply(pool_policy, policy, self.rules, used, self.profiles.get(pool_policy.profile or ""))
             self.adapters.update(pool_policy.adapters)
             for model in dict.fromkeys([pool_policy.model, *pool_policy.aliases, *pool_policy.adapters]):
                 self.by_model.setdefault(model, []).append(pool)

@@ -13,6 +13,7 @@ from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefixes import Holders
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
+from plimsoll.governor.rules import Rule
 
 DECODE_WEIGHT: Final = 3.0  # prompt tokens whose work equals one sequence's share of a decode step, without a profile
 STALE: Final = 5.0  # s since a report, beyond which it is chosen among two only
@@ -28,6 +29,8 @@ def choose(pool: Pool, request: Request, at: float) -> tuple[Replica | None, int
         return _by_load(pool, request, at)
     if pool.routing == "round_robin":
         return _by_turn(pool, request, at)
+    if pool.routing_rule is not None:
+        return _by_rule(pool, pool.routing_rule, request, at)
     return _by_requests(pool, request, at)
 
 
@@ -98,6 +101,33 @@ def _cost(pool: Pool, replica: Replica, request: Request, cached: int, at: float
         return prompt + DECODE_WEIGHT * output * sequences
     step = pool.steps.decode(sequences, replica.context + request.prompt_tokens)
     return prompt * pool.prompt_token_time + output * step
+
+
+def held_tokens(pool: Pool, replica: Replica, request: Request) -> int:
+    """Prompt tokens of the request that the replica should hold."""
+    if not request.prefix_hashes:
+        return 0
+    held = pool.prefixes.holders(request.prefix_hashes).held(replica.bit)
+    return min(held * request.prefix_block_tokens, request.prompt_tokens)
+
+
+def _by_rule(pool: Pool, rule: Rule, request: Request, at: float) -> tuple[Replica | None, int]:
+    """Another package's choice; by load where it fails."""
+    best: Replica | None = None
+    best_right = NO
+    best_cost = 0.0
+    for replica in pool.replicas:
+        if not open_to(replica, request, at):
+            continue
+        right = fits(replica, request, pool.lending, at)
+        if right == NO:
+            continue
+        cost = rule.cost(request, replica, held_tokens(pool, replica, request), at)
+        if cost is None:
+            return _by_load(pool, request, at)
+        if best is None or cost < best_cost:
+            best, best_right, best_cost = replica, right, cost
+    return best, best_right
 
 
 def _by_requests(pool: Pool, request: Request, at: float) -> tuple[Replica | None, int]:

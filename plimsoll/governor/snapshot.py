@@ -66,6 +66,15 @@ class CountState(Struct, frozen=True):
     by_state: dict[str, int]
 
 
+class RuleState(Struct, frozen=True):
+    """A rule of another package that is in force."""
+
+    kind: str  # "order" | "routing" | "admission"
+    name: str
+    num_faults: int  # times that it raised or said nothing that could be used; our own rule stood in for it
+    last_fault: str
+
+
 class Snapshot(Struct, frozen=True):
     """The whole."""
 
@@ -76,6 +85,7 @@ class Snapshot(Struct, frozen=True):
     pools: tuple[PoolState, ...]
     queues: tuple[QueueState, ...]
     counts: tuple[CountState, ...]
+    rules: tuple[RuleState, ...] = ()
 
 
 def take(register: Register, *, draining: bool, at: float) -> Snapshot:
@@ -89,6 +99,7 @@ def take(register: Register, *, draining: bool, at: float) -> Snapshot:
         tuple([_pool(register, pool, at) for pool in pools]),
         tuple([queue for pool in pools for queue in _queues(pool)]),
         tuple([_counts(counts) for account in register.accounts.values() for counts in account.counts.values()]),
+        tuple([RuleState(rule.kind, rule.name, rule.num_faults, rule.last_fault) for rule in register.rules.all()]),
     )
 
 

@@ -1,5 +1,6 @@
 """The policy document: one YAML file, read once into frozen values; every fault is told at once, with its place."""
 
+from difflib import get_close_matches
 from enum import StrEnum
 from fractions import Fraction
 from hashlib import sha256
@@ -9,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from plimsoll.errors import Fault, PolicyError, UsageError
-from plimsoll.policy import presets
+from plimsoll.policy import extensions, presets
 from plimsoll.policy.alertrules import read_alerts
 from plimsoll.policy.budgetrules import read_budget
 from plimsoll.policy.objective import Sli
@@ -178,9 +179,10 @@ def _read_scheduling(top: Section) -> Scheduling:
     if section is None:
         return Scheduling()
     rules = Scheduling(
-        order=section.choice("order", Order, _SCHEDULING.order),
+        order=_read_rule(section, "order", Order, _SCHEDULING.order),
+        admission=_read_rule(section, "admission", None, _SCHEDULING.admission),
         deficit=section.whole("deficit", _SCHEDULING.deficit, least=0, most=10**9, parse=parse_tokens),
-        routing=section.choice("routing", RoutingRule, _SCHEDULING.routing),
+        routing=_read_rule(section, "routing", RoutingRule, _SCHEDULING.routing),
         tiers_matter=section.flag("tiers_matter", _SCHEDULING.tiers_matter),
         reserve_kv=section.flag("reserve_kv", _SCHEDULING.reserve_kv),
         strict=section.flag("strict", _SCHEDULING.strict),
@@ -197,6 +199,22 @@ def _read_scheduling(top: Section) -> Scheduling:
     if rules.strict and rules.oversubscription > 0:
         section.fault("oversubscription", "must be 0 in strict mode")
     return rules
+
+
+def _read_rule(section: Section, key: str, own: type[StrEnum] | None, default: str) -> str:
+    """One of our own rules, or one that an installed package adds."""
+    name = section.text(key, default)
+    words = [] if own is None else [member.value for member in own]
+    if name == default or name in words:
+        return name
+    try:
+        extensions.load(key, name)
+    except UsageError as error:
+        near = get_close_matches(name, words + extensions.known(key), n=1)
+        ours = f"{name!r} is none of {', '.join(words)}, and " if words else ""
+        section.fault(key, ours + str(error), f"nearest: {near[0]}" if near else "")
+        return default
+    return name
 
 
 def _read_classes(scheduling: Section) -> tuple[RequestClass, ...]:

@@ -205,11 +205,12 @@ class RequestClass(Struct, frozen=True):
 
 
 class Scheduling(Struct, frozen=True):
-    """The governor's rules by name, so that others can stand beside them."""
+    """The governor's rules by name; installed packages add others (`policy/extensions.py`)."""
 
-    order: Order = Order.FAIR
+    order: str = Order.FAIR  # an Order, or another package's
+    admission: str = ""  # another package's rule, asked before everything else; "": none
     deficit: int = 16_384  # tokens of service that `edf` and `locality` may put one tenant ahead of another
-    routing: RoutingRule = RoutingRule.LOAD
+    routing: str = RoutingRule.LOAD  # a RoutingRule, or another package's
     tiers_matter: bool = True  # rank, floors, lending and trickle; False: one queue for all (fcfs)
     reserve_kv: bool = True  # admission by KV footprint; False: engines queue for themselves
     strict: bool = False  # reserve max_tokens, not a quantile

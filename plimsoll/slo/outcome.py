@@ -70,6 +70,7 @@ class Reason(StrEnum):
     TOO_MANY_CONNECTIONS = "too_many_connections"
     DRAINING = "draining"
     OVERLOAD = "overload"
+    ADMISSION_RULE = "admission_rule"  # another package's rule, named by the policy, says no
     BUDGET_SPENT = "budget_spent"
     STORAGE_FULL = "storage_full"
     # expire
@@ -135,6 +136,7 @@ REASONS: Final[dict[Reason, ReasonRow]] = {
     Reason.TOO_MANY_CONNECTIONS: ReasonRow(503, Blame.OURS, _OURS, "too many connections are open"),
     Reason.DRAINING: ReasonRow(503, Blame.OURS, _OURS, "this gateway is shutting down"),
     Reason.OVERLOAD: ReasonRow(503, Blame.OURS, _OURS, "shed under overload"),
+    Reason.ADMISSION_RULE: ReasonRow(429, Blame.OURS, _RATE, "the service's own admission rule refuses it"),
     Reason.BUDGET_SPENT: ReasonRow(429, Blame.OURS, _RATE, "the tenant's error budget is spent"),
     Reason.STORAGE_FULL: ReasonRow(503, Blame.OURS, _OURS, "the journal has no room left"),
     Reason.QUEUE_TIMEOUT: ReasonRow(503, Blame.OURS, _OURS, "waited in the queue for as long as the policy allows"),

@@ -230,6 +230,9 @@ def write_snapshot(page: Page, snapshot: Snapshot) -> None:
         page.sample(queue.waiting, pool=queue.pool, tier=queue.tier, tenant=queue.tenant)
     page.family("plimsoll_degradation_level", "gauge", "Steps of the degradation ladder that hold.")
     page.sample(snapshot.degradation_level)
+    page.family("plimsoll_rule_faults_total", "counter", "Times that a rule of another package failed.")
+    for rule in snapshot.rules:
+        page.sample(rule.num_faults, kind=rule.kind, rule=rule.name)
     page.family("plimsoll_policy_info", "gauge", "The policy in force.")
     page.sample(1, version=snapshot.policy_version)
 
@@ -243,6 +246,10 @@ REPLICA: Final = (
     ("queued_requests", "Requests it says wait in it.", "waiting"),
     ("kv_usage_ratio", "Share of its KV cache in use.", "kv_usage"),
     ("report_age_seconds", "Age of what it said.", "report_age"),
+    ("ttft_error_median_ratio", "Median of |predicted - actual| / actual TTFT there.", "ttft_error_median"),
+    ("ttft_error_p90_ratio", "90 % quantile of the same.", "ttft_error_p90"),
+    ("ttft_bias_ratio", "Mean of predicted / actual - 1; above 0 is too pessimistic.", "ttft_bias"),
+    ("ejections", "Times it was taken out as an outlier.", "ejected"),
 )
 
 

@@ -49,7 +49,11 @@ def policy_under(rules: Scheduling) -> Policy:
 
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_everybody_is_settled_once_and_a_replay_is_the_same(name: str) -> None:
-    policy, known = policy_under(RULES[name]), {PROFILE: profiles.load(PROFILE)}
+    settles_everybody_and_replays(RULES[name])
+
+
+def settles_everybody_and_replays(rules: Scheduling) -> None:
+    policy, known = policy_under(rules), {PROFILE: profiles.load(PROFILE)}
     world = World(Governor(policy, known), Traffic(rate=40.0, kv_blocks=600), seed=11)
     history = []
     for num, (event, decisions) in enumerate(world.run(700)):
