@@ -56,12 +56,21 @@ BUDGET_COMMANDS: dict[str, str] = {
 }
 """Of `plimsoll budget …`: each is a function of its name in a module `budget_…` of this room."""
 
+POLICY_COMMANDS: dict[str, str] = {
+    "explain": "Print the path that a request would take now, and why: limits, pool, reservation, queue, replicas.",
+}
+"""Of `plimsoll policy …`: as above, in modules `policy_…`."""
+
 budget = App(
     name="budget", help="Error budgets: what they will spend, when they will be gone, and whether that is known."
 )
 app.command(budget)
 for _name, _help in COMMANDS.items():
     app.command(f"plimsoll.cli.{_name}:{_name}", name=_name.rstrip("_"), help=_help)
+policy = App(name="policy", help="What a policy would do: the path of a request, asked of a file or a running gateway.")
+app.command(policy)
+for _name, _help in POLICY_COMMANDS.items():
+    policy.command(f"plimsoll.cli.policy_{_name}:{_name}", name=_name, help=_help)
 for _name, _help in BUDGET_COMMANDS.items():
     budget.command(f"plimsoll.cli.budget_{_name}:{_name}", name=_name, help=_help)
 

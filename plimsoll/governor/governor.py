@@ -48,20 +48,23 @@ from plimsoll.slo.outcome import Reason
 
 
 class Governor:
-    """The pure deciding core of one service. `profiles` are those that the policy's pools name."""
+    """The pure deciding core of one service. `profiles` are those that the policy's pools name.
+
+    `register` and `dispatcher` are for those who look inside (tests, explanations); nobody else may change them.
+    """
 
     def __init__(self, policy: Policy, profiles: Mapping[str, EngineProfile] | None = None) -> None:
         self._outbox = Outbox()
-        self._register = Register({} if profiles is None else profiles)
+        self.register = Register({} if profiles is None else profiles)
         self._timers = Timers()
-        self._dispatcher = Dispatcher(self._register, self._timers, self._outbox)
-        self._endings = Endings(self._register, self._dispatcher, self._outbox)
-        self._attempts = Attempts(self._register, self._timers, self._dispatcher, self._endings)
-        self._upkeep = Upkeep(self._register, self._timers, self._dispatcher, self._endings)
+        self.dispatcher = Dispatcher(self.register, self._timers, self._outbox)
+        self._endings = Endings(self.register, self.dispatcher, self._outbox)
+        self._attempts = Attempts(self.register, self._timers, self.dispatcher, self._endings)
+        self._upkeep = Upkeep(self.register, self._timers, self.dispatcher, self._endings)
         self._requests = self._endings.requests  # all open ones, by id
         self._sequence = 0
         self._draining = False
-        self._register.apply(policy, 0.0)
+        self.register.apply(policy, 0.0)
         self._endings.apply()
 
     def handle(self, event: Event) -> list[Decision]:
@@ -87,15 +90,15 @@ class Governor:
     @property
     def policy(self) -> Policy:
         """The policy in force."""
-        return self._register.policy
+        return self.register.policy
 
     def snapshot(self, at: float) -> Snapshot:
         """The state at an instant, for people and metrics."""
-        return take(self._register, draining=self._draining, at=at)
+        return take(self.register, draining=self._draining, at=at)
 
     def pools(self) -> list[Pool]:
         """The pools at work, for those who look inside (tests, explanations); nobody else may change them."""
-        return self._register.pools
+        return self.register.pools
 
     def charged(self, request_id: int) -> float:
         """Tokens of service that an open request was charged at dispatch; 0.0 while it waits."""
@@ -109,15 +112,15 @@ class Governor:
         account = request.account
         if self._is_refused(request):
             return
-        pool, refusal = place_of(self._register, request.model, request.prompt_tokens)
+        pool, refusal = place_of(self.register, request.model, request.prompt_tokens)
         if refusal is not None or pool is None:
             reason = Reason.NO_REPLICA if refusal is None else refusal.reason
             self._endings.reject(request, reason, "" if refusal is None else refusal.detail, at)
             return
-        if pool.ladder is not None and (pool.ladder.level or self._register.has_degraded_tenants):
-            pool = degrade(self._register, pool, request)
+        if pool.ladder is not None and (pool.ladder.level or self.register.has_degraded_tenants):
+            pool = degrade(self.register, pool, request)
         reserve(pool, request)
-        rule = self._register.rules.admission
+        rule = self.register.rules.admission
         if rule is not None and (detail := rule.refuses(request, pool, at)):
             self._endings.reject(request, Reason.ADMISSION_RULE, detail, at)
             return
@@ -126,7 +129,7 @@ class Governor:
             self._endings.reject(request, limit, "", at)
             return
         account.num_open += 1
-        if self._dispatcher.try_at_once(pool, request, at):
+        if self.dispatcher.try_at_once(pool, request, at):
             return
         request.sheddable = is_sheddable(pool, request)
         full = queue_is_full(account, request, at)
@@ -137,28 +140,33 @@ class Governor:
             give_back(account, request)
             self._endings.reject(request, full, "", at, pool=pool)
             return
-        self._dispatcher.enqueue(pool, request, at)
+        self.dispatcher.enqueue(pool, request, at)
 
     def _receive(self, event: RequestArrived) -> Request:
         self._sequence += 1
-        request = Request(event, self._sequence)
+        request = self.owned(event)
         known = self._requests.get(request.id)
         if known is not None:
             raise IllegalTransition(request.id, STATES[known.state], "arrive")
-        account = self._register.account(request.tenant)
+        request.counts.arrived()
+        self._requests[request.id] = request
+        return request
+
+    def owned(self, event: RequestArrived) -> Request:
+        """The request with all that its tenant and tier say of it."""
+        request = Request(event, self._sequence)
+        account = self.register.account(request.tenant)
         if account.stands_until <= event.at and account.standings:
             account.stand(event.at)
         tier, counts, lane = account.own_tier, account.own_counts, account.own_lane
         if request.asked_tier:
-            asked = self._register.tier_of(account.tenant, request.asked_tier)
+            asked = self.register.tier_of(account.tenant, request.asked_tier)
             if asked is not None:
                 tier, counts = asked, account.counts_in(request.asked_tier)
-                lane = self._register.lane_of(request.asked_tier)
-        request.belongs_to(account, tier, counts, self._register.demoted(lane) if account.demoted else lane)
-        if self._register.adapters and not request.adapter and request.model in self._register.adapters:
+                lane = self.register.lane_of(request.asked_tier)
+        request.belongs_to(account, tier, counts, self.register.demoted(lane) if account.demoted else lane)
+        if self.register.adapters and not request.adapter and request.model in self.register.adapters:
             request.adapter = request.model
-        counts.arrived()
-        self._requests[request.id] = request
         return request
 
     def _is_refused(self, request: Request) -> bool:
@@ -173,7 +181,7 @@ class Governor:
         elif request.deadline_at <= request.arrived_at:
             reason = Reason.DEADLINE
         elif request.asked_tier or account.requires_cause:
-            known = request.asked_tier in self._register.tiers
+            known = request.asked_tier in self.register.tiers
             refusal = refused_label(account.tenant, request.asked_tier, request.cause, tier_known=known)
             if refusal is not None:
                 reason, detail = refusal.reason, refusal.detail
@@ -197,20 +205,20 @@ class Governor:
             pool.prompt_pace.streamed(event.at - request.dispatched_at, request.prompt_ahead)
         if replica.paced:
             replica.paced = False
-            self._dispatcher.fill(pool, replica, event.at)
+            self.dispatcher.fill(pool, replica, event.at)
 
     def _finished(self, event: RequestFinished) -> None:
         end = ending_of(event)
         request = self._open(end.request_id, "finish")
         if request.replica_index < 0 or request.state == QUEUED:
             raise IllegalTransition(request.id, STATES[request.state], "finish")
-        pool = self._register.pools[request.pool_index]
+        pool = self.register.pools[request.pool_index]
         replica = pool.replicas[request.replica_index]
         self._endings.finish(pool, replica, request, end)
         if replica.predictor is not None:
             self._attempts.ended(pool, replica, request, end)
         if pool.num_waiting:
-            self._dispatcher.fill(pool, replica, end.at)
+            self.dispatcher.fill(pool, replica, end.at)
 
     def _attempt_failed(self, event: AttemptFailed) -> None:
         self._attempts.failed(self._open(event.request_id, "attempt_failed"), event)
@@ -226,7 +234,7 @@ class Governor:
             raise IllegalTransition(request.id, STATES[request.state], "cancel")
         pool = self._pool(request)
         self._endings.cancel(pool, request, event.at)
-        self._dispatcher.drain(pool, event.at)
+        self.dispatcher.drain(pool, event.at)
 
     def _refused(self, event: RequestRefused) -> None:
         """Counted and settled like one that came whole."""
@@ -273,4 +281,4 @@ class Governor:
         return request
 
     def _pool(self, request: Request) -> Pool:
-        return self._register.pools[request.pool_index]
+        return self.register.pools[request.pool_index]

@@ -50,7 +50,7 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         request.holders = holders
         if holders.num:
             first_holders = holders.masks[0]
-    crowd = HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
+    crowd = _crowd(pool)
     looked_at = pool.replicas
     if pool.routing == "predicted":
         looked_at = _two_if_stale(pool, request, at)
@@ -101,6 +101,39 @@ def _cost(pool: Pool, replica: Replica, request: Request, cached: int, at: float
         return prompt + DECODE_WEIGHT * output * sequences
     step = pool.steps.decode(sequences, replica.context + request.prompt_tokens)
     return prompt * pool.prompt_token_time + output * step
+
+
+class Considered:
+    """What routing makes of one replica, for those who explain it."""
+
+    def __init__(self, right: int, held: int, cost: float | None, ttft: float | None) -> None:
+        self.right = right
+        self.held = held
+        self.cost = cost
+        self.ttft = ttft
+
+
+def considered(pool: Pool, replica: Replica, request: Request, at: float) -> Considered:
+    """By which right it may go there now, and by which cost that replica is compared with the others."""
+    right = fits(replica, request, pool.lending, at) if open_to(replica, request, at) else NO
+    held = held_tokens(pool, replica, request)
+    cost: float | None = None
+    if pool.routing in {"load", "predicted"}:
+        cost = _cost(pool, replica, request, held if replica.num_in_flight <= _crowd(pool) else 0, at)
+    elif pool.routing_rule is not None:
+        cost = pool.routing_rule.cost(request, replica, held, at)
+    elif pool.routing == "least_requests":
+        cost = float(replica.num_in_flight)
+    ttft: float | None = None
+    if replica.predictor is not None:
+        ahead = replica.pending_prompt + max(1, request.prompt_tokens - held)
+        ttft = replica.predictor.ttft(ahead, replica.num_in_flight, replica.context)
+    return Considered(right, held, cost, ttft)
+
+
+def _crowd(pool: Pool) -> float:
+    """Requests on a replica beyond which its cache draws nobody."""
+    return HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
 
 
 def held_tokens(pool: Pool, replica: Replica, request: Request) -> int:

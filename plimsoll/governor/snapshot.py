@@ -8,6 +8,7 @@ from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.saturation import saturation
+from plimsoll.governor.tenants import Account
 
 
 class ReplicaState(Struct, frozen=True):
@@ -34,6 +35,12 @@ class ReplicaState(Struct, frozen=True):
     ttft_error_p90: float | None = None
     ttft_bias: float | None = None  # mean of predicted / actual - 1
     ejected: int = 0  # times taken out as an outlier
+    block_size: int = 0  # tokens of a KV block; 0: not known
+    left_alone_for: float = 0.0  # s that nothing is sent there yet: it was busy, or is an outlier
+    pending_prompt: int = 0  # prompt tokens sent there and not computed yet, as far as is known
+    context: int = 0  # tokens of prompt and expected output of all in flight
+    ttft_factor: float | None = None  # what predictions for it are multiplied by; None: not predicted
+    itl_factor: float | None = None
 
 
 class PoolState(Struct, frozen=True):
@@ -45,6 +52,24 @@ class PoolState(Struct, frozen=True):
     in_flight: int
     saturation: float | None  # None: no replica is routable
     replicas: tuple[ReplicaState, ...]
+    degradation_level: int = 0
+
+
+class TenantState(Struct, frozen=True):
+    """Where one tenant stands with its limits and budgets. None: no such limit, or not known."""
+
+    tenant: str
+    open: int  # requests waiting or running
+    waiting: int
+    level: int  # of the ladder, for what is not critical of it
+    spent: tuple[str, ...]  # objectives whose budget calls for action
+    headroom: int  # requests beyond its concurrency limit, from past months
+    demoted: bool  # waits one rank lower
+    requests_left: float | None  # this minute
+    tokens_left: float | None
+    token_factor: float  # what its token rate is multiplied by
+    output_median: float | None  # tokens a choice
+    output_high: float | None  # … and their high quantile, by which is reserved
 
 
 class QueueState(Struct, frozen=True):
@@ -86,6 +111,7 @@ class Snapshot(Struct, frozen=True):
     queues: tuple[QueueState, ...]
     counts: tuple[CountState, ...]
     rules: tuple[RuleState, ...] = ()
+    tenants: tuple[TenantState, ...] = ()
 
 
 def take(register: Register, *, draining: bool, at: float) -> Snapshot:
@@ -100,6 +126,7 @@ def take(register: Register, *, draining: bool, at: float) -> Snapshot:
         tuple([queue for pool in pools for queue in _queues(pool)]),
         tuple([_counts(counts) for account in register.accounts.values() for counts in account.counts.values()]),
         tuple([RuleState(rule.kind, rule.name, rule.num_faults, rule.last_fault) for rule in register.rules.all()]),
+        tuple([_tenant(account, at) for account in register.accounts.values() if account.known]),
     )
 
 
@@ -113,11 +140,29 @@ def _counts(counts: Counts) -> CountState:
 
 def _pool(register: Register, pool: Pool, at: float) -> PoolState:
     names = [tier.name for tier in register.ranked] if len(pool.lanes) == len(register.ranked) else ["all"]
-    replicas = tuple([_replica(replica, names, at) for replica in pool.replicas])
-    return PoolState(pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, saturation(pool, at), replicas)
+    replicas = tuple([_replica(pool, replica, names, at) for replica in pool.replicas])
+    full, level = saturation(pool, at), 0 if pool.ladder is None else pool.ladder.level
+    return PoolState(pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, full, replicas, level)
 
 
-def _replica(replica: Replica, names: list[str], at: float) -> ReplicaState:
+def _tenant(account: Account, at: float) -> TenantState:
+    return TenantState(
+        account.name,
+        account.num_open,
+        account.num_waiting,
+        account.level,
+        tuple([state.objective for state in account.budgets.values() if state.degrade or state.exhausted]),
+        account.headroom,
+        account.demoted,
+        None if account.requests is None else account.requests.left(at),
+        None if account.tokens is None else account.tokens.left(at),
+        1.0 if account.flow is None else account.flow.factor,
+        account.outputs.median.middle(),
+        account.outputs.high.upper(),
+    )
+
+
+def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> ReplicaState:
     report = replica.report
     slots = replica.slot_room
     errors = None if replica.predictor is None else replica.predictor.errors()
@@ -143,6 +188,12 @@ def _replica(replica: Replica, names: list[str], at: float) -> ReplicaState:
         None if errors is None else errors[1],
         None if errors is None or replica.predictor is None else replica.predictor.bias,
         replica.num_ejected,
+        replica.block_size,
+        max(0.0, replica.backoff_until - at),
+        replica.pending_prompt,
+        replica.context,
+        None if replica.predictor is None else replica.predictor.ttft_factor * pool.common.ttft_factor,
+        None if replica.predictor is None else replica.predictor.itl_factor * pool.common.itl_factor,
     )
 
 

@@ -44,6 +44,10 @@ class Bucket:
         needed = min(amount, self.capacity)
         return self.promises.promise(at, (needed - self.level) / self.rate, needed / self.rate, likeness)
 
+    def left(self, at: float) -> float:
+        """What it holds at that instant; below 0 where it is overdrawn."""
+        return min(self.capacity, self.level + max(0.0, at - self.refilled_at) * self.rate)
+
     def resize(self, per_minute: int, at: float) -> None:
         """A new policy: the share that was left stays."""
         self._refill(at)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from plimsoll.cli.main import BUDGET_COMMANDS, COMMANDS
+from plimsoll.cli.main import BUDGET_COMMANDS, COMMANDS, POLICY_COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -17,11 +17,13 @@ def test_the_list_says_what_the_command_says_of_itself(name: str) -> None:
     assert COMMANDS[name] == first
 
 
-@pytest.mark.parametrize("name", BUDGET_COMMANDS)
-def test_so_does_the_list_of_budget_commands(name: str) -> None:
-    function = getattr(importlib.import_module(f"plimsoll.cli.budget_{name}"), name)
-    first = (inspect.getdoc(function) or "").split("\n\n", maxsplit=1)[0].replace("\n", " ")
-    assert BUDGET_COMMANDS[name] == first
+@pytest.mark.parametrize(
+    ("group", "name", "told"),
+    [("budget", *each) for each in BUDGET_COMMANDS.items()] + [("policy", *each) for each in POLICY_COMMANDS.items()],
+)
+def test_so_do_the_lists_of_commands_in_groups(group: str, name: str, told: str) -> None:
+    function = getattr(importlib.import_module(f"plimsoll.cli.{group}_{name}"), name)
+    assert told == (inspect.getdoc(function) or "").split("\n\n", maxsplit=1)[0].replace("\n", " ")
 
 
 def test_a_known_fault_is_one_line_and_exit_2() -> None:

@@ -69,7 +69,7 @@ def test_what_the_client_asked_wrongly_shrinks_no_rate(reason: Reason, factor: f
     for second in range(100):
         service.ask(1 + second)
         service.done(1.5 + second, service.num, output=0, outcome=Outcome.FAILED, reason=reason)
-    tokens = service.governor._register.account("ada").tokens
+    tokens = service.governor.register.account("ada").tokens
     assert tokens is not None
     assert tokens.rate == pytest.approx(1_000_000 / 60.0 * factor)
 
