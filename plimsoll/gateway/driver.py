@@ -18,7 +18,7 @@ from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.givingup import GivingUp
 from plimsoll.gateway.hands import Answer, ClientRequest, Ended, Exchange
 from plimsoll.gateway.intake import Intake
-from plimsoll.gateway.labels import BadHeader
+from plimsoll.gateway.labels import TRACEPARENT, BadHeader, read_trace
 from plimsoll.gateway.openai import LARGE_BODY, BadBody, Body, read_body
 from plimsoll.gateway.prompts import TokenRatio
 from plimsoll.gateway.routes import find_route
@@ -261,7 +261,10 @@ class Driver:
             self.unattributed[refusal.reason] = self.unattributed.get(refusal.reason, 0) + 1
         else:
             client_id = request.header(b"x-request-id")[:128].decode("latin-1")
-            self._send(RequestRefused(at, refusal.request_id, tenant.name, refusal.reason, model, client_id))
+            trace_id, parent, _ = read_trace(request.header(TRACEPARENT)) or ("", "", "")
+            self._send(
+                RequestRefused(at, refusal.request_id, tenant.name, refusal.reason, model, client_id, trace_id, parent)
+            )
         return refusal
 
     def _failure(self, exchange: Exchange, reason: Reason) -> Refusal:

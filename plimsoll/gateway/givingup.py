@@ -42,7 +42,14 @@ class GivingUp:
         for event in (
             RequestFinished(at, request_id, Outcome.FAILED, reason, Timing(), 0, 0),
             RequestCancelled(at, request_id),
-            RequestRefused(at, request_id, flight.tenant.name, reason, trace_id=flight.labels.trace_id),
+            RequestRefused(
+                at,
+                request_id,
+                flight.tenant.name,
+                reason,
+                trace_id=flight.labels.trace_id,
+                parent_span_id=flight.labels.parent_span_id,
+            ),
         ):
             try:
                 return self._send(event)

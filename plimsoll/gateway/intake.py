@@ -118,6 +118,7 @@ class Intake:
             labels.client_request_id,
             labels.trace_id,
             _hash_of(request.body),
+            labels.parent_span_id,
         )
 
     def learn(self, body: Body, prompt_tokens: int) -> None:

@@ -28,7 +28,7 @@ OURS: Final = frozenset({TIER, CAUSE, CRITICALITY, SESSION, DEADLINE, UPSTREAM, 
 
 LONGEST: Final = 128  # characters of a label, session or client request id that are kept
 LABEL = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
-_IDS = rb"-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})"
+_IDS = rb"-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
 TRACE = re.compile(rb"00" + _IDS + rb"\Z")
 LATER_TRACE = re.compile(rb"(?!00|ff)[0-9a-f]{2}" + _IDS + rb"(?:-.*)?\Z", re.DOTALL)  # read by its first fields
 CRITICALITIES: Final = {criticality.value.encode(): criticality for criticality in Criticality}
@@ -50,6 +50,7 @@ class ClientLabels:
         "continues_trace",
         "criticality",
         "deadline_at",
+        "parent_span_id",
         "session",
         "tier",
         "trace_flags",
@@ -68,6 +69,7 @@ class ClientLabels:
         self.upstream_time: float | None = None
         self.upstream_trust = UpstreamTrust.NONE
         self.trace_id = ""
+        self.parent_span_id = ""
         self.trace_flags = "01"  # as if no header had been sent: a sampler that asks its parent would else keep nothing
         self.continues_trace = False
 
@@ -78,9 +80,8 @@ def read_labels(fields: Mapping[bytes, bytes], arrived_at: float, vouching: Vouc
     get = fields.get
     if (value := get(REQUEST_ID)) is not None:
         labels.client_request_id = value[:LONGEST].decode("latin-1")
-    if (value := get(TRACEPARENT)) is not None and (trace := TRACE.match(value) or LATER_TRACE.match(value)):
-        labels.trace_id = trace[1].decode()
-        labels.trace_flags = trace[2].decode()
+    if (value := get(TRACEPARENT)) is not None and (trace := read_trace(value)) is not None:
+        labels.trace_id, labels.parent_span_id, labels.trace_flags = trace
         labels.continues_trace = True
     if not OURS.isdisjoint(fields):
         _read_ours(labels, fields, arrived_at)
@@ -93,6 +94,12 @@ def read_labels(fields: Mapping[bytes, bytes], arrived_at: float, vouching: Vouc
             fields, arrived_at, reported, cause, labels.trace_id
         )
     return labels
+
+
+def read_trace(value: bytes) -> tuple[str, str, str] | None:
+    """Trace id, the client's span and flags of a `traceparent`, as hex digits; None where it is malformed or absent."""
+    trace = TRACE.match(value) or LATER_TRACE.match(value)
+    return None if trace is None else (trace[1].decode(), trace[2].decode(), trace[3].decode())
 
 
 def _read_ours(labels: ClientLabels, fields: Mapping[bytes, bytes], arrived_at: float) -> None:

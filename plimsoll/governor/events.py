@@ -64,6 +64,7 @@ class RequestArrived(Struct, frozen=True, gc=False, tag=True):
     client_request_id: str = ""
     trace_id: str = ""
     body_hash: int = 0  # of what was sent, so that who sends it again is known; 0: not known
+    parent_span_id: str = ""  # the client's span in that trace, 16 hex digits; "": none was sent
 
 
 class RequestRefused(Struct, frozen=True, gc=False, tag=True):
@@ -76,6 +77,7 @@ class RequestRefused(Struct, frozen=True, gc=False, tag=True):
     model: str = ""
     client_request_id: str = ""
     trace_id: str = ""
+    parent_span_id: str = ""
 
 
 class RequestCancelled(Struct, frozen=True, gc=False, tag=True):

@@ -247,6 +247,7 @@ class Governor:
                 0,
                 client_request_id=event.client_request_id,
                 trace_id=event.trace_id,
+                parent_span_id=event.parent_span_id,
             )
         )
         self._endings.reject(request, event.reason, "", event.at, say=False)

@@ -44,6 +44,7 @@ class Request:
     client_request_id: str
     trace_id: str
     body_hash: int
+    parent_span_id: str
     account: Account
     counts: Counts
     tier_queue: TierQueue
@@ -58,6 +59,7 @@ class Request:
             self.num_choices, self.prefix_hashes, self.prefix_block_tokens, self.endpoint, self.streaming,
             self.asked_tier, self.cause, self.criticality, self.session, self.deadline_at, self.upstream_time,
             self.upstream_trust, self.adapter, self.client_request_id, self.trace_id, self.body_hash,
+            self.parent_span_id,
         ) = astuple(arrived)
         # fmt: on
         self.sequence = sequence  # order of arrival, the last word in every tie

@@ -161,6 +161,7 @@ class Settler:
             None if report is None else report.waiting,
             None if report is None else report.kv_usage,
             None if report is None else request.report_age,
+            request.parent_span_id,
         )
         # fmt: on
 

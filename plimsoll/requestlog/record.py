@@ -68,6 +68,7 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     report_waiting: int | None
     report_kv_usage: float | None
     report_age: float | None
+    parent_span_id: str = ""
 
 
 def format_request_id(request_id: int) -> str:

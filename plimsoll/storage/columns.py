@@ -40,6 +40,7 @@ _SPECIAL: Final[dict[str, pa.DataType]] = {
     "request_id": pa.int64(),
     "client_request_id": pa.string(),
     "trace_id": pa.string(),
+    "parent_span_id": pa.string(),
     "session": pa.string(),
     "itl_sketches": pa.list_(_SKETCH),
     "verdicts": pa.list_(_VERDICT),

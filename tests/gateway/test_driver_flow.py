@@ -60,7 +60,17 @@ def test_a_request_arrives_as_it_was_sent(world: World) -> None:
     assert event.client_request_id == "c1"
     assert 5 < event.prompt_tokens < 60
     assert len(event.trace_id) == 32
+    assert event.parent_span_id == ""
     assert event.at == world.clock()
+
+
+def test_whose_span_a_request_is_below_is_kept_also_where_it_is_refused(world: World) -> None:
+    trace = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    world.send(traceparent=trace)
+    assert (world.arrival.trace_id, world.arrival.parent_span_id) == (trace[3:35].decode(), "00f067aa0ba902b7")
+    world.send(b"{", traceparent=trace)
+    refused = world.governor.last(RequestRefused)
+    assert (refused.trace_id, refused.parent_span_id) == (trace[3:35].decode(), "00f067aa0ba902b7")
 
 
 def test_the_books_come_before_the_wire(world: World) -> None:

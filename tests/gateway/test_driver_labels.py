@@ -94,6 +94,7 @@ def test_request_start_that_is_none(text: bytes) -> None:
 def test_a_trace_is_continued_with_our_span() -> None:
     labels = read_labels({b"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01".encode()}, NOW, NOBODY)
     assert labels.continues_trace
+    assert labels.parent_span_id == "00f067aa0ba902b7"
     assert traceparent(labels.trace_id, 0xABC, labels.trace_flags) == f"00-{TRACE}-0000000000000abc-01".encode()
 
 
