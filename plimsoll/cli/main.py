@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "key": "Make an API key: give the first line to the tenant, put the second into its `keys`. Neither is kept here.",
     "serve": "Serve the OpenAI API in front of the policy's replicas, by the policy's rules.",
     "top": "Watch a running gateway: P50, P99, ratio, attainment, budget and queue by tenant; decisions streaming by.",
+    "console": "Show what Plimsoll knows in a browser: who is in danger, why, when budgets end, how much load is left.",
     "report": "Show what happened by tenant, tier and cause: endings, latencies, what was promised and kept, budgets.",
     "tails": "Show P50, P95 and P99 with intervals by any labels and over time; P99 ÷ P50 first.",
     "diagnose": "Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.",

@@ -21,7 +21,7 @@ from plimsoll.requestlog.record import Record, format_request_id
 from plimsoll.slo.outcome import Outcome
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.policies import decode_policy
-from plimsoll.storage.reader import first_offset, read_rows
+from plimsoll.storage.reader import Row, first_offset, read_rows
 from plimsoll.storage.rows import (
     BUDGETS_NOTE,
     DECISION_NOTE,
@@ -66,25 +66,43 @@ class Wanted(Struct, frozen=True):
         )
 
 
-def chronicle(directory: Path, wanted: Wanted) -> Iterator[JournalEntry]:
-    """Entries in the log's order. Raises UsageError where the directory is none or a kind is not known."""
+def chronicle(directory: Path, wanted: Wanted, start: int | None = None) -> Iterator[JournalEntry]:
+    """Entries in the log's order, from the offset `start` on (a row's beginning or end; None: all that is kept).
+
+    Raises UsageError where the directory is none or a kind is not known.
+    """
     if wanted.kind is not None and wanted.kind not in KINDS:
         raise UsageError(f"no kind of entry is named {wanted.kind!r}; known: {', '.join(KINDS)}")
     paths = DataDirectory(directory)
     paths.identity()
-    states: dict[tuple[str, str], BudgetState] = {}
-    for row in read_rows(paths.journal, first_offset(paths.journal)):
+    chronicler = Chronicler(wanted)
+    for row in read_rows(paths.journal, first_offset(paths.journal) if start is None else start):
+        yield from chronicler.take(row)
+
+
+class Chronicler:
+    """Makes entries of rows as they come, in the log's order."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._states: dict[tuple[str, str], BudgetState] = {}
+
+    def take(self, row: Row) -> Iterator[JournalEntry]:
+        """Those wanted of one row."""
         if row.kind == RowKind.SETTLE:
-            if wanted.kind in {None, "request"}:
-                record = decode_settle(row.payload).record
-                if record.outcome is not Outcome.COMPLETED or record.degraded:
-                    entry = _request(record)
-                    if wanted.has(entry):
-                        yield entry
+            if self._wanted.kind in {None, "request"}:
+                yield from self.settled(decode_settle(row.payload).record)
         elif row.kind == RowKind.NOTE:
-            for entry in _note(decode_note(row.payload), states):
-                if wanted.has(entry):
+            for entry in _note(decode_note(row.payload), self._states):
+                if self._wanted.has(entry):
                     yield entry
+
+    def settled(self, record: Record) -> Iterator[JournalEntry]:
+        """The entry of a request that did not simply complete, where it is wanted."""
+        if record.outcome is not Outcome.COMPLETED or record.degraded:
+            entry = _request(record)
+            if self._wanted.has(entry):
+                yield entry
 
 
 def _request(record: Record) -> JournalEntry:
