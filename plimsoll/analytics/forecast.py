@@ -8,7 +8,7 @@ it is and how lopsided. A history that is too short or too thin gives a state an
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,13 @@ class Step(Struct, frozen=True):
 
     at: float
     factor: float
+
+
+class Pause(NamedTuple):
+    """Known beforehand: of what arrives in [from_at, until_at) nothing is spent."""
+
+    from_at: float
+    until_at: float
 
 
 class ForecastState(StrEnum):
@@ -86,11 +93,13 @@ def forecast(
     remaining: int | None = None,
     until: float | None = None,
     steps: Sequence[Step] = (),
+    pauses: Sequence[Pause] = (),
 ) -> Forecast:
     """What is to be expected from `now` (UTC epoch s), from the whole hours before it; later ones are not looked at.
 
     Hours that are missing between the first and now had nothing judged. `remaining` is what may still be spent,
-    `until` the instant after which exhaustion does not matter, as the end of the period; default: 31 days.
+    `until` the instant after which exhaustion does not matter, as the end of the period; default: 31 days. Pauses
+    concern the hours to come; those of the past are hours in which nothing was judged.
     """
     end = int(now // HOUR)
     judged, spent, first = _dense(hours, end)
@@ -103,7 +112,8 @@ def forecast(
     today = spent * factors[: len(spent)]
     shape = rhythm(judged, today, places[: len(judged)])[places]
     hindsight = Hindsight(today, shape[: len(judged)])
-    usual = np.cumsum(shape[len(judged) :] * factors[len(judged) :])
+    coming = shape[len(judged) :] * factors[len(judged) :] * _open(pauses, end, ahead)
+    usual = np.cumsum(coming)
     curves = _curves(hindsight, usual)
     low, expected, upper = (float(curve[DAY - 1]) for curve in curves)
     limit = float("inf") if until is None else max(0.0, (until - now) / HOUR)
@@ -148,6 +158,15 @@ def _factors(steps: Sequence[Step], first: int, num: int, past: int) -> Floats:
         else:
             factors[place:] *= step.factor
     return factors
+
+
+def _open(pauses: Sequence[Pause], end: int, num: int) -> Floats:
+    """The part of each coming hour that lies in no pause; where pauses overlap, at least 0."""
+    starts = (end + np.arange(num)) * float(HOUR)
+    covered = np.zeros(num)
+    for pause in pauses:
+        covered += np.clip(np.minimum(pause.until_at, starts + HOUR) - np.maximum(pause.from_at, starts), 0.0, HOUR)
+    return np.maximum(0.0, 1.0 - covered / HOUR)
 
 
 def _curves(hindsight: Hindsight, usual: Floats) -> Curves:

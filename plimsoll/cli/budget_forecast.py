@@ -1,8 +1,10 @@
 """`plimsoll budget forecast`: what each budget will spend in the next 24 hours, and when it will be gone."""
 
+from fractions import Fraction
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -10,17 +12,20 @@ from rich.table import Table
 
 from plimsoll.analytics.forecast import Band, Exhaustion, Forecast
 from plimsoll.analytics.forecast import forecast as forecast_of
+from plimsoll.analytics.knownchanges import known_ahead
 from plimsoll.cli.budgetbooks import rows_of
 from plimsoll.cli.logwindow import data_directory, instant
 from plimsoll.cli.options import DataDir, Json
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.errors import UsageError
+from plimsoll.errors import UnitError, UsageError
 from plimsoll.ledger.assessment import Row
+from plimsoll.policy.policy import MOST_CHANGE as MOST
+from plimsoll.policy.policy import BudgetRules, KnownChange
 from plimsoll.slo.budget import period_bounds
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.hourly import hours_of
-from plimsoll.storage.promised import zones_of
-from plimsoll.units import format_count
+from plimsoll.storage.promised import policy_in_force, zones_of
+from plimsoll.units import format_count, parse_ratio
 
 WIDTH = 160
 """Columns where there is no terminal to ask."""
@@ -41,12 +46,14 @@ def forecast(
     json_output: Json = False,
     tenant: str | None = None,
     at: str | None = None,
+    step: list[str] | None = None,
 ) -> None:
     """Foretell what each error budget will spend in the next 24 hours and when it will be gone.
 
     Each figure has an 80 % band, from what forecasts made in the past on the same log would have missed by. Where
     nothing can be said yet, the reason stands there instead. When a budget will be gone is known where the directory
-    holds books and the budget has a plan.
+    holds books and the budget has a plan. What the policy knows beforehand is reckoned with: `budget.changes`, and
+    windows of exception, which spend nothing.
 
     Parameters
     ----------
@@ -56,9 +63,14 @@ def forecast(
         Only this tenant.
     at
         From when on: 2026-11-30, 2026-11-30T12:00, or 2h: before the end of the log. Default: the end of the log.
+    step
+        A change that is known, besides the policy's: 2026-12-03T08:00=1.5 (from then on budgets are spent 1.5 times
+        as fast), in the service's zone unless it names an offset. May be given more than once.
     """
     source = data_directory(directory)
-    hourly = {key: hours for key, hours in hours_of(source).items() if tenant in {None, key[0]}}
+    rules, zone = _rules(source)
+    rules = replace(rules, changes=(*rules.changes, *[_step(text, zone) for text in step or ()]))
+    hourly = {key: hours for key, hours in hours_of(source, rules.exceptions).items() if tenant in {None, key[0]}}
     if tenant is not None and not hourly:
         raise UsageError(f"nothing was judged for a tenant named {tenant!r} in {source}")
     zones = zones_of(source)
@@ -69,12 +81,32 @@ def forecast(
         now = last if at is None else instant(at, zones(name), last)
         budget = budgets.get((name, objective))
         remaining, until = (None, None) if budget is None else _left(budget)
-        made = forecast_of(hours, now, zone=zones(name), remaining=remaining, until=until)
+        ahead = known_ahead(rules, name, objective)
+        made = forecast_of(hours, now, zone=zones(name), remaining=remaining, until=until, **ahead._asdict())
         found.append(Foretold(name, objective, now, made))
     if json_output:
         print_json(found)
     else:
         _show(found, terminal(WIDTH))
+
+
+def _rules(source: Path) -> tuple[BudgetRules, str]:
+    """What the policy in the directory says of budgets, and in which zone times are read (without one: UTC)."""
+    if not DataDirectory(source).policy.exists():
+        return BudgetRules(), "UTC"
+    policy = policy_in_force(source)
+    return policy.budget, policy.service.timezone
+
+
+def _step(text: str, zone: str) -> KnownChange:
+    when, _, factor = text.rpartition("=")
+    try:
+        found = parse_ratio(factor)
+    except UnitError:
+        found = Fraction(0)
+    if not when or not 0 < found <= MOST:
+        raise UsageError(f"--step {text}: write when and how many times as fast, up to {MOST}: 2026-12-03T08:00=1.5")
+    return KnownChange(instant(when, zone, None), found)
 
 
 def _budgets(source: Path) -> dict[tuple[str, str], Row]:

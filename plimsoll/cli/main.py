@@ -51,7 +51,8 @@ BUDGET_COMMANDS: dict[str, str] = {
     "statement": "Write a tenant's statement of a month: all movements on its accounts, and balances that sum to zero.",
     "close": "Close a month: cover what was spent, give loans back, let the rest expire, exchange it for headroom.",
     "override": "Let nothing be done about a tenant's budgets for a time: no degradation, no lower rank.",
-    "undo": "Undo an override, or an automatic action until the end of its month; both stay on record.",
+    "correct": "Correct what a budget spent: give events back that were not bad, or charge them to somebody else.",
+    "undo": "Undo an override, an automatic action until its month's end, loans, or a correction; all stays on record.",
     "forecast": "Foretell what each error budget will spend in the next 24 hours and when it will be gone.",
     "backtest": "Check forecasts of error budgets against a log: coverage, and losses beside those of naive forecasts.",
 }

@@ -14,8 +14,10 @@ from msgspec import Struct
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.actions import UNKNOWN, Action, Override, health, override_of
 from plimsoll.ledger.decided import CloseEvidence, Decided, DecisionKind, PoolEvidence
+from plimsoll.ledger.entry import EntryKind
 from plimsoll.ledger.figures import Figures, History, Month, plan_of
-from plimsoll.ledger.pool import Loan, Member, draws, plan, totals
+from plimsoll.ledger.pool import Loan, Member, draws, totals
+from plimsoll.ledger.pool import plan as lending
 from plimsoll.ledger.promise import Promised, Promises
 from plimsoll.policy.policy import BudgetRules
 from plimsoll.slo.budget import BudgetHealth
@@ -83,6 +85,7 @@ class Row(Struct, frozen=True):
     health: BudgetHealth
     acted: bool  # False: nothing is done, as a dry run, under an override, or in a state of which nothing follows
     overridden_by: str = ""
+    planned_by: str = ""  # `figures.PlannedBy`; "": no plan
 
 
 class Known(Struct, frozen=True):
@@ -96,6 +99,7 @@ class Known(Struct, frozen=True):
     num_pool: int = 0  # pool decisions so far this month, of all pools
     provisional: Mapping[tuple[str, str], tuple[CloseEvidence, ...]] = {}  # by (zone, period), oldest first
     closed: Mapping[tuple[str, str], tuple[CloseEvidence, ...]] = {}
+    barred: Mapping[str, frozenset[Owner]] = {}  # by period: whose loans were undone
 
 
 class Assessor:
@@ -133,7 +137,8 @@ class Assessor:
         history = self._known.histories.get(owner, NO_HISTORY)
         tokens = objective.counts_tokens
         bounds = self._promises.bounds(tenant.name, period)
-        planned = plan_of(figures, objective.target, bounds, self._at, tenant.committed, history, tokens=tokens)
+        plan = plan_of(figures, objective.target, bounds, self._at, tenant.committed, history, tokens=tokens)
+        planned = None if plan is None else plan.grant
         spent, judged = figures.num_spent, figures.num_judged
         is_judged = figures.is_judged(self._promises.policy.service.censored_limit)
         now = health(self._before(owner, period), judged, spent, planned, self._rules, judged=is_judged)
@@ -175,6 +180,7 @@ class Assessor:
             health=now,
             acted=now not in UNKNOWN and not self._rules.dry_run and override is None,
             overridden_by="" if override is None else override.key,
+            planned_by="" if plan is None else plan.by.value,
         )
 
     def _before(self, owner: Owner, period: str) -> BudgetHealth:
@@ -212,7 +218,7 @@ class Assessor:
 
     def _lend_in(self, sli: str, period: str, members: Iterable[Member], loans: Mapping[Loan, int]) -> None:
         members = list(members)
-        changes = plan(members, loans, self._rules.borrow_cap)
+        changes = lending(members, loans, self._rules.borrow_cap, self._known.barred.get(period, frozenset()))
         if not changes or self._rules.dry_run:
             return
         touched = {owner for change in changes for owner in change.loan}
@@ -221,6 +227,7 @@ class Assessor:
             sli,
             period,
             tuple([(*m.owner, m.bucket, m.part, m.spent, m.ahead) for m in members if m.owner in touched]),
+            tuple([(*change.loan, change.amount) for change in changes if change.kind is EntryKind.LOAN]),
         )
         key = f"pool/{period}/{sli}/{self._known.num_pool + 1}"
         entries = tuple([change.entry(period) for change in changes])

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.entry import Entry
 
 
@@ -16,6 +17,7 @@ class DecisionKind(StrEnum):
     ACTION = "action"  # a budget changed its state: data is `actions.Action`
     OVERRIDE = "override"  # data is `actions.Override`
     UNDO = "undo"  # data is `Undone`
+    CORRECTION = "correction"  # of what was spent, by hand: data is `Corrected`
 
 
 class Decided(Struct, frozen=True, array_like=True):
@@ -34,6 +36,23 @@ class Undone(Struct, frozen=True):
     at: float
     by: str
     why: str = ""
+    period: str = ""  # of the loans that were undone
+    barred: tuple[Owner, ...] = ()  # who is lent nothing more in that period: its loans were undone
+
+
+class Corrected(Struct, frozen=True):
+    """Somebody found that events were booked wrongly: as bad, or as whose fault."""
+
+    key: str
+    tenant: str
+    objective: str
+    period: str
+    num: int
+    charged: str  # to whom they were
+    to: str  # to whom they should have been; "": they were not bad
+    at: float
+    by: str
+    why: str
 
 
 class PoolEvidence(Struct, frozen=True):
@@ -43,6 +62,7 @@ class PoolEvidence(Struct, frozen=True):
     sli: str
     period: str
     members: tuple[tuple[str, str, int, int, int, int | None], ...]  # tenant, objective, bucket, part, spent, ahead
+    lent: tuple[tuple[Owner, Owner, int], ...] = ()  # lender, borrower, amount: the loans among the entries
 
 
 class Exchanged(Struct, frozen=True):

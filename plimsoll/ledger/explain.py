@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from plimsoll.ledger.actions import UNKNOWN
 from plimsoll.ledger.assessment import Row, member_of
-from plimsoll.ledger.figures import Figures
+from plimsoll.ledger.figures import Figures, PlannedBy
 from plimsoll.ledger.pool import free
 from plimsoll.ledger.promise import Promised
 from plimsoll.policy.policy import Policy
@@ -43,7 +43,13 @@ def _planned(row: Row, promised: Promised) -> Explained:
     if row.planned is None:
         return Explained("planned", "no plan", "no commitment, and less than a day of traffic to take a mean of")
     committed = promised.tenant.committed
-    source = f"{committed:,} committed a month" if committed is not None else "the mean of the last seven days"
+    source = "the mean of the last seven days"
+    if row.planned_by == PlannedBy.COMMITMENT and committed is not None:
+        source = f"{committed:,} committed a month"
+        if promised.objective.counts_tokens:
+            source += f" × {row.num_judged:,} ÷ {row.num_requests:,} tokens a request"
+    elif committed is not None:
+        source += f", since no request tells yet how many {row.unit} the {committed:,} committed ones have"
     more = row.planned - row.granted
     return Explained("planned", f"{row.planned:,}", f"granted {row.granted:,} + {more:,} for the rest, by {source}")
 

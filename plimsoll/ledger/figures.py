@@ -1,8 +1,9 @@
 """What the books know of one tenant's objective in one month, and of recent traffic: the material of every decision."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -87,6 +88,20 @@ class History(Struct, frozen=True):
         return Fraction(sum([self.hours[hour][0] for hour in known]), span * HOUR)
 
 
+class PlannedBy(StrEnum):
+    """What says how much the rest of a month will bring."""
+
+    COMMITMENT = "commitment"
+    LAST_WEEK = "last week"
+
+
+class Plan(NamedTuple):
+    """The planned grant of a month, and what it rests on."""
+
+    grant: int
+    by: PlannedBy
+
+
 def plan_of(  # noqa: PLR0917 - what a plan is made of
     figures: Figures,
     target: Fraction,
@@ -96,24 +111,26 @@ def plan_of(  # noqa: PLR0917 - what a plan is made of
     history: History,
     *,
     tokens: bool,
-) -> int | None:
+) -> Plan | None:
     """The planned grant of the month with these bounds; None: no plan.
 
     A commitment is spread evenly over the month; for token objectives it is multiplied by the tokens of a request as
-    they were this month. Without one the last seven days' mean holds on.
+    they were this month. Without one, or while no request tells how many tokens one has, the last seven days' mean
+    holds on.
     """
     begin, end = bounds
     left = Fraction(max(0, int(end - at)))
-    per_request = Fraction(1)
-    rate = None if committed is None else Fraction(committed, int(end - begin))
-    if rate is not None and tokens:
-        if figures.num_requests:
-            per_request = Fraction(figures.num_judged, figures.num_requests)
-        else:
-            rate = None
-    if rate is None:
-        rate = history.weekly_rate(at)
-    return planned_grant(figures.judged, target, rate, left, per_request)
+    per_request: Fraction | None = Fraction(1)
+    if tokens:
+        per_request = Fraction(figures.num_judged, figures.num_requests) if figures.num_requests else None
+    if committed is not None and per_request is not None:
+        rate, by = Fraction(committed, int(end - begin)) * per_request, PlannedBy.COMMITMENT
+    else:
+        mean = history.weekly_rate(at)
+        if mean is None:
+            return None
+        rate, by = mean, PlannedBy.LAST_WEEK
+    return Plan(planned_grant(figures.judged, target, rate, left), by)
 
 
 def committed_grant(committed: int | None, target: Fraction, figures: Figures, *, tokens: bool) -> int | None:

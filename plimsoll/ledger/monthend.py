@@ -149,7 +149,8 @@ class MonthEnds:
         if not over:
             bounds = self._promises.bounds(promised.tenant.name, month.period)
             history = self._histories.get(promised.owner, NO_HISTORY)
-            planned = plan_of(figures, objective.target, bounds, self._at, committed, history, tokens=tokens)
+            plan = plan_of(figures, objective.target, bounds, self._at, committed, history, tokens=tokens)
+            planned = None if plan is None else plan.grant
         return Closing(
             objective.name,
             figures.grant,

@@ -58,7 +58,7 @@ class Draws(NamedTuple):
 class Change(NamedTuple):
     """A loan, or one taken back."""
 
-    kind: EntryKind  # LOAN, RECALL (the lender needs it), RETURN (the borrower does not)
+    kind: EntryKind  # LOAN, RECALL (the lender needs it), RETURN (the borrower does not), CORRECT (undone)
     loan: Loan
     amount: int
 
@@ -97,14 +97,21 @@ def free(member: Member, lent: int) -> int:
     return max(0, member.part - max(0, member.spent + member.ahead - member.bucket) - lent)
 
 
-def plan(members: Iterable[Member], loans: Loans, borrow_cap: Fraction) -> list[Change]:
+def plan(
+    members: Iterable[Member], loans: Loans, borrow_cap: Fraction, barred: frozenset[Owner] = frozenset()
+) -> list[Change]:
     """What is lent and given back now, in the order in which it is posted; the same whatever the order of `members`.
 
     Only unspent loans go back. A loan never exceeds `borrow_cap` × the borrower's own grant, nor what its contract
-    still allows: ⌊judged × (1 − contract)⌋ − spent.
+    still allows: ⌊judged × (1 − contract)⌋ − spent. Those who are `barred` are lent nothing more.
     """
     pool = _Pool(members, loans)
-    return [*pool.recalls(), *pool.returns(), *pool.new_loans(borrow_cap)]
+    return [*pool.recalls(), *pool.returns(), *pool.new_loans(borrow_cap, barred)]
+
+
+def taken_back(members: Iterable[Member], loans: Loans, wanted: Loans) -> list[Change]:
+    """Corrections that give so much of each loan back to its lender, as far as it is owed still and unspent."""
+    return _Pool(members, loans).corrections(wanted)
 
 
 def share_out(total: int, limits: Mapping[Owner, int], weights: Mapping[Owner, Fraction]) -> dict[Owner, int]:
@@ -170,9 +177,21 @@ class _Pool:
                 changes += self._take_back(EntryKind.RETURN, loan, self._borrowed[loan.borrower] - ahead)
         return changes
 
-    def new_loans(self, borrow_cap: Fraction) -> list[Change]:
+    def corrections(self, wanted: Loans) -> list[Change]:
+        """Loans that should not have been made."""
+        changes = []
+        for loan, amount in sorted(wanted.items()):
+            if loan in self._loans:
+                changes += self._take_back(EntryKind.CORRECT, loan, amount)
+        return changes
+
+    def new_loans(self, borrow_cap: Fraction, barred: frozenset[Owner]) -> list[Change]:
         """Who has used up its own borrows, all at once, from those who have most to spare."""
-        limits = {owner: limit for owner, member in self._members.items() if (limit := self._limit(member, borrow_cap))}
+        limits = {
+            owner: limit
+            for owner, member in self._members.items()
+            if owner not in barred and (limit := self._limit(member, borrow_cap))
+        }
         spare = {
             owner: amount
             for owner, member in self._members.items()

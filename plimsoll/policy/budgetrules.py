@@ -5,7 +5,16 @@ from fractions import Fraction
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from plimsoll.policy.policy import BudgetRules, ExceptionKind, ExceptionWindow, Service, Tenant, Tier
+from plimsoll.policy.policy import (
+    MOST_CHANGE,
+    BudgetRules,
+    ExceptionKind,
+    ExceptionWindow,
+    KnownChange,
+    Service,
+    Tenant,
+    Tier,
+)
 from plimsoll.policy.section import Section
 
 _BUDGET: Final = BudgetRules()  # its defaults
@@ -31,6 +40,13 @@ def read_budget(top: Section, service: Service, tiers: tuple[Tier, ...], tenants
                 if (window := _read_window(each, service.timezone, tenants)) is not None
             ]
         ),
+        changes=tuple(
+            [
+                change
+                for each in section.sections("changes")
+                if (change := _read_change(each, service.timezone, tiers, tenants)) is not None
+            ]
+        ),
     )
     section.done()
     if rules.warn_at > rules.degrade_at:
@@ -52,18 +68,43 @@ def _read_window(section: Section, zone: str, tenants: tuple[Tenant, ...]) -> Ex
     given = [section.required(key) for key in ("kind", "from", "until")]
     kind = section.choice("kind", ExceptionKind, None)
     begin, end = _read_instant(section, "from", zone), _read_instant(section, "until", zone)
-    known = {tenant.name for tenant in tenants}
-    named = section.texts("tenants")
-    for name, line in named:
-        if name not in known:
-            section.faults.add(section.at("tenants"), line, f"no tenant is named {name!r}")
+    named = _read_tenants(section, tenants)
     section.done()
     if not all(given) or kind is None or begin is None or end is None:
         return None
     if begin >= end:
         section.fault("until", "must be after from")
         return None
-    return ExceptionWindow(kind, begin, end, tuple([name for name, _ in named]))
+    return ExceptionWindow(kind, begin, end, named)
+
+
+def _read_change(
+    section: Section, zone: str, tiers: tuple[Tier, ...], tenants: tuple[Tenant, ...]
+) -> KnownChange | None:
+    given = [section.required(key) for key in ("from", "factor")]
+    begin = _read_instant(section, "from", zone)
+    factor = section.ratio("factor", None, above=Fraction(0), most=MOST_CHANGE)
+    known = {each.name for tier in tiers for each in tier.objectives}
+    objectives = section.texts("objectives")
+    for name, line in objectives:
+        if name not in known:
+            hint = f"known: {', '.join(sorted(known))}"
+            section.faults.add(section.at("objectives"), line, f"no objective is named {name!r}", hint)
+    named = _read_tenants(section, tenants)
+    section.done()
+    if not all(given) or begin is None or factor is None:
+        return None
+    return KnownChange(begin, factor, named, tuple([name for name, _ in objectives]))
+
+
+def _read_tenants(section: Section, tenants: tuple[Tenant, ...]) -> tuple[str, ...]:
+    """Whom it concerns; each must be known."""
+    known = {tenant.name for tenant in tenants}
+    named = section.texts("tenants")
+    for name, line in named:
+        if name not in known:
+            section.faults.add(section.at("tenants"), line, f"no tenant is named {name!r}")
+    return tuple([name for name, _ in named])
 
 
 def _read_instant(section: Section, key: str, zone: str) -> float | None:

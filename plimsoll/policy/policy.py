@@ -3,6 +3,7 @@
 from enum import StrEnum
 from fractions import Fraction
 from math import inf
+from typing import Final
 
 from msgspec import Struct
 
@@ -123,6 +124,19 @@ class ExceptionWindow(Struct, frozen=True):
     tenants: tuple[str, ...] = ()  # (): all
 
 
+MOST_CHANGE: Final = 1000
+"""The most that a known change may multiply by: what is more is a slip."""
+
+
+class KnownChange(Struct, frozen=True):
+    """From `from_at` on budgets are expected to be spent `factor` times as fast as before; for forecasts only."""
+
+    from_at: float  # UTC epoch s
+    factor: Fraction  # above 0
+    tenants: tuple[str, ...] = ()  # (): all
+    objectives: tuple[str, ...] = ()  # (): all
+
+
 class BudgetRules(Struct, frozen=True):
     """At which shares of the planned grant the service acts, and how budget is lent and exchanged."""
 
@@ -134,6 +148,7 @@ class BudgetRules(Struct, frozen=True):
     exchange_cap: Fraction = Fraction(1, 2)  # of the tenant's base concurrency
     demotion_floor: str | None = None  # the lowest tier in whose turn a demoted tenant waits; None: the lowest of all
     exceptions: tuple[ExceptionWindow, ...] = ()
+    changes: tuple[KnownChange, ...] = ()
 
 
 class Severity(StrEnum):

@@ -91,22 +91,10 @@ def grant_to_date(judged: Iterable[Judged], shared_pool: Fraction) -> Grant:
     return Grant(total, pool_part, total - pool_part)
 
 
-def planned_grant(
-    judged: Iterable[Judged],
-    target: Fraction,
-    rate: Fraction | None,
-    seconds_left: Fraction,
-    unit_per_request: Fraction,
-) -> int | None:
-    """Grant of the whole period if the rest of it brings `rate` requests a second under the present target.
-
-    `rate` is the commitment's, else the last seven days' mean; None for neither: no plan. `unit_per_request` is 1, or
-    for token objectives the mean tokens of a request.
-    """
-    if rate is None:
-        return None
+def planned_grant(judged: Iterable[Judged], target: Fraction, rate: Fraction, seconds_left: Fraction) -> int:
+    """Grant of the whole period if the rest of it brings `rate` events a second under the present target."""
     so_far = sum((each.num * (1 - each.target) for each in judged), Fraction(0))
-    return floor(so_far + rate * seconds_left * unit_per_request * (1 - target))
+    return floor(so_far + rate * seconds_left * (1 - target))
 
 
 def period_of(at: float, timezone: str) -> str:

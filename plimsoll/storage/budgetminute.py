@@ -3,6 +3,7 @@
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plimsoll.governor.events import BudgetsReported, BudgetState, Standing
 from plimsoll.ledger.assessment import Assessor, Known, Row
@@ -48,20 +49,7 @@ def assess(promises: Promises, known: Known, at: float, outlooks: Outlooks | Non
     """One minute, live or simulated. Forecasts are of the states without them, and then change what may be lent."""
     if outlooks is not None:
         first = Assessor(promises, known, at).rows_only()
-        known = _with_outlooks(known, outlooks, first, at)
+        known = replace(known, outlooks=outlooks.of(first, known.histories, promises.policy.budget, at))
     assessed = Assessor(promises, known, at).assess()
     ends = MonthEnds(promises, known, at).settle()
     return Minute(at, tuple(assessed.rows), tuple(ends.standings), (*assessed.decisions, *ends.decisions))
-
-
-def _with_outlooks(known: Known, outlooks: Outlooks, rows: list[Row], at: float) -> Known:
-    return Known(
-        known.months,
-        known.histories,
-        outlooks.of(rows, known.histories, at),
-        known.before,
-        known.overrides,
-        known.num_pool,
-        known.provisional,
-        known.closed,
-    )

@@ -15,7 +15,7 @@ from plimsoll.errors import UsageError
 from plimsoll.governor import recording
 from plimsoll.governor.events import BudgetsReported, BudgetState
 from plimsoll.ledger.actions import Action, Override
-from plimsoll.ledger.decided import CloseEvidence, Decided, DecisionKind, PoolEvidence, Undone
+from plimsoll.ledger.decided import CloseEvidence, Corrected, Decided, DecisionKind, PoolEvidence, Undone
 from plimsoll.requestlog.codec import Note, RowKind, decode_note
 from plimsoll.requestlog.record import Record, format_request_id
 from plimsoll.slo.outcome import Outcome
@@ -153,7 +153,7 @@ def _decision(at: float, decided: Decided) -> Iterator[JournalEntry]:
         return
     tenant = getattr(evidence, "tenant", "")
     text = f"{decided.kind.value} {decided.key}{entries}"
-    if isinstance(evidence, Action | Override | Undone):
+    if isinstance(evidence, Action | Override | Undone | Corrected):
         told = ", ".join(
             f"{name} {value}" for name, value in msgspec.to_builtins(evidence).items() if value not in ("", None)
         )
@@ -168,6 +168,7 @@ _EVIDENCE: Final[dict[DecisionKind, type[Struct]]] = {
     DecisionKind.ACTION: Action,
     DecisionKind.OVERRIDE: Override,
     DecisionKind.UNDO: Undone,
+    DecisionKind.CORRECTION: Corrected,
 }
 
 

@@ -3,11 +3,13 @@
 Imports duckdb: not for `serve`.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import duckdb
 
 from plimsoll.errors import StorageError, UsageError
+from plimsoll.policy.policy import ExceptionWindow
 from plimsoll.slo.budget import HourCount
 from plimsoll.storage.chosen import quoted
 from plimsoll.storage.query import connect
@@ -18,20 +20,22 @@ Hourly = dict[tuple[str, str], list[HourCount]]
 _HOURS = """
 SELECT tenant, v.objective, floor(finished_at / 3600)::BIGINT AS hour,
     sum(v.num_good + v.num_bad)::BIGINT, sum(v.num_bad)::BIGINT
-FROM (SELECT tenant, finished_at, unnest(verdicts) AS v FROM requests)
+FROM (SELECT tenant, finished_at, unnest(verdicts) AS v FROM requests WHERE NOT ({excepted}))
 GROUP BY ALL HAVING sum(v.num_good + v.num_bad) > 0 ORDER BY ALL
 """
 
 
-def hours_of(log: Path) -> Hourly:
+def hours_of(log: Path, exceptions: Iterable[ExceptionWindow] = ()) -> Hourly:
     """Of a data directory (Parquet and the journal's tail), a Parquet file of its kind, or a folder of such files.
 
-    An hour is that in which requests ended: when what they spent was known. Raises UsageError where there is no log,
+    An hour is that in which requests ended: when what they spent was known. What arrived in `exceptions` is left out,
+    as it is of the books. Raises UsageError where there is no log,
     StorageError where a file cannot be read.
     """
+    hours = _HOURS.format(excepted=_within(exceptions))
     if log.is_dir() and not any(log.glob("*.parquet")):
         with connect(log) as connection:
-            return _hourly(connection)
+            return _hourly(connection, hours)
     if not log.exists():
         raise UsageError(
             f"no log at {log}: give a data directory, a Parquet file of requests or a folder of such files"
@@ -41,14 +45,23 @@ def hours_of(log: Path) -> Hourly:
         names = ", ".join(quoted(str(file)) for file in files)
         try:
             connection.execute(f"CREATE VIEW requests AS SELECT * FROM read_parquet([{names}], union_by_name = true)")
-            return _hourly(connection)
+            return _hourly(connection, hours)
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]
             raise StorageError(f"{log} is not a request log of Plimsoll ({reason})") from error
 
 
-def _hourly(connection: duckdb.DuckDBPyConnection) -> Hourly:
+def _within(exceptions: Iterable[ExceptionWindow]) -> str:
+    """The condition that a request arrived in one of them (`ledger.booking.window_of` in SQL)."""
+    parts = ["false"]
+    for each in exceptions:
+        named = f" AND tenant IN ({', '.join(map(quoted, each.tenants))})" if each.tenants else ""
+        parts.append(f"(arrived_at >= {each.from_at!r}::DOUBLE AND arrived_at < {each.until_at!r}::DOUBLE{named})")
+    return " OR ".join(parts)
+
+
+def _hourly(connection: duckdb.DuckDBPyConnection, hours: str) -> Hourly:
     found: Hourly = {}
-    for tenant, objective, hour, judged, bad in connection.execute(_HOURS).fetchall():
+    for tenant, objective, hour, judged, bad in connection.execute(hours).fetchall():
         found.setdefault((tenant, objective), []).append(HourCount(hour, judged, bad))
     return found

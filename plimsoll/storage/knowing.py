@@ -66,6 +66,7 @@ class Knowledge:
                 num_pool=self._num_pool(connection, now, promises.policy.service.timezone),
                 provisional=provisional,
                 closed=closed,
+                barred=self._barred(connection),
             )
 
     def rows(self, connection: Connection) -> list[Row]:
@@ -181,6 +182,16 @@ class Knowledge:
             else:
                 made.pop(msgspec.msgpack.decode(data, type=Undone).key, None)
         return tuple(made.values())
+
+    def _barred(self, connection: Connection) -> dict[str, frozenset[Owner]]:
+        """By period."""
+        query = select(decisions.c.data).where(decisions.c.kind == DecisionKind.UNDO.value)
+        found: dict[str, frozenset[Owner]] = {}
+        for data in connection.execute(query).scalars():
+            undone = msgspec.msgpack.decode(data, type=Undone)
+            if undone.barred:
+                found[undone.period] = found.get(undone.period, frozenset()) | frozenset(undone.barred)
+        return found
 
     def _num_pool(self, connection: Connection, period: str, zone: str) -> int:
         query = select(func.count()).where(

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from plimsoll.analytics.forecast import Forecast, forecast
+from plimsoll.analytics.knownchanges import NOTHING_KNOWN, Ahead, known_ahead
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.assessment import Outlook, Row
 from plimsoll.ledger.figures import History
+from plimsoll.policy.policy import BudgetRules
 from plimsoll.slo.budget import period_bounds
 
 AT_ONCE: Final = 5.0
@@ -21,28 +23,32 @@ class Outlooks:
     """Kept between minutes."""
 
     def __init__(self, at_once: float = AT_ONCE) -> None:
-        self._made: dict[Owner, tuple[int, float, Outlook]] = {}  # hour, instant, forecast
+        self._made: dict[Owner, tuple[int, Ahead, float, Outlook]] = {}  # hour, known, instant, forecast
         self._at_once = at_once
 
-    def of(self, rows: list[Row], histories: Mapping[Owner, History], at: float) -> dict[Owner, Outlook]:
-        """By owner; those that no forecast was made for yet are absent."""
+    def of(
+        self, rows: list[Row], histories: Mapping[Owner, History], rules: BudgetRules, at: float
+    ) -> dict[Owner, Outlook]:
+        """By owner; those that no forecast was made for yet are absent. Made anew where `rules` change."""
         deadline = time.monotonic() + self._at_once
         hour = int(at // 3600)
         for row in rows:
             owner = Owner(row.tenant, row.objective)
             made = self._made.get(owner)
-            if (made is None or made[0] != hour) and time.monotonic() < deadline:
-                self._made[owner] = (hour, at, foretold(row, histories.get(owner, History()), at))
-        return {owner: aged(outlook, at - made_at) for owner, (_, made_at, outlook) in self._made.items()}
+            ahead = known_ahead(rules, *owner)
+            if (made is None or made[:2] != (hour, ahead)) and time.monotonic() < deadline:
+                self._made[owner] = (hour, ahead, at, foretold(row, histories.get(owner, History()), at, ahead))
+        return {owner: aged(outlook, at - made_at) for owner, (_, _, made_at, outlook) in self._made.items()}
 
 
-def foretold(row: Row, history: History, at: float) -> Outlook:
+def foretold(row: Row, history: History, at: float, ahead: Ahead = NOTHING_KNOWN) -> Outlook:
     """The forecast of one objective, until exhausted or the month's end."""
     if not history.hours:
         return Outlook("no traffic")
     remaining = None if row.planned is None else max(0, row.planned - row.num_spent)
     end = period_bounds(row.period, row.zone)[1]
-    return _outlook(forecast(history.counts(), at, zone=row.zone, remaining=remaining, until=end))
+    made = forecast(history.counts(), at, zone=row.zone, remaining=remaining, until=end, **ahead._asdict())
+    return _outlook(made)
 
 
 def _outlook(made: Forecast) -> Outlook:

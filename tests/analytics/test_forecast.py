@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.analytics.forecast import Forecast, ForecastState, Step, forecast
+from plimsoll.analytics.forecast import Band, Forecast, ForecastState, Pause, Step, forecast
 from plimsoll.analytics.overdispersed import count_at, score
 from plimsoll.slo.budget import HourCount
 
@@ -85,6 +85,21 @@ def test_a_known_step_to_come() -> None:
     assert plain is not None
     assert doubled is not None
     assert doubled.expected == pytest.approx(2 * plain.expected, rel=0.02)
+
+
+def test_nothing_is_spent_in_a_pause() -> None:
+    """Of the next day's hours half an hour, then all."""
+    service = Service()
+    plain = forecast(service.hours(), service.now, remaining=10).next_day
+    half = forecast(service.hours(), service.now, pauses=[Pause(service.now + 43_200, service.now + 45_000)]).next_day
+    assert plain is not None
+    assert half is not None
+    assert 0.95 * plain.expected < half.expected < plain.expected
+    all_ = forecast(service.hours(), service.now, pauses=[Pause(service.now, service.now + 90_000)], remaining=10)
+    assert all_.next_day == Band(0.0, 0.0, 0.0)
+    assert all_.hours_to_exhaustion is not None
+    assert all_.hours_to_exhaustion.low is not None
+    assert all_.hours_to_exhaustion.low > 25.0
 
 
 def test_a_known_step_that_was() -> None:

@@ -18,6 +18,8 @@ from plimsoll.storage.ledger import LedgerDatabase
 from tests.cli.running import Inside
 from tests.storage.budgetworld import END, World
 
+UPSTREAM = ("--charged", "upstream", "--why", "x", "--month", "2026-11")
+
 
 @pytest.fixture
 def plimsoll(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
@@ -123,6 +125,40 @@ def test_an_override_and_its_undoing(plimsoll: Inside, home: Path) -> None:
         journal.close()
 
 
+def test_a_correction_and_its_undoing(plimsoll: Inside, home: Path) -> None:
+    """30 were ours, not upstream's; 20 were not bad at all; then they were after all."""
+
+    def spent() -> dict[str, int]:
+        with LedgerDatabase(home / "ledger.sqlite") as books:
+            found = books.balances()
+        names = ("bucket", "spent:ours", "spent:upstream")
+        return {name: found["acme/ttft/" + name, "2026-11"] for name in names}
+
+    def correct(num: int, *words: str) -> str:
+        common = ("budget", "correct", str(home), "acme", "ttft", str(num), "--month", "2026-11", "--why", "agreed")
+        done = plimsoll(*common, *words, "--json")
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        assert made["how"] == "journaled and booked"
+        return str(made["key"])
+
+    before = spent()
+    correct(30, "--charged", "upstream", "--to", "ours")
+    assert spent() == {**before, "spent:ours": 180, "spent:upstream": 5}
+    key = correct(20, "--charged", "ours")
+    assert spent() == {"bucket": before["bucket"] + 20, "spent:ours": 160, "spent:upstream": 5}
+    assert plimsoll("budget", "undo", str(home), key).stdout == f"undo/{key}: journaled and booked\n"
+    assert spent() == {**before, "spent:ours": 180, "spent:upstream": 5}
+    assert f"{key} is undone already" in plimsoll("budget", "undo", str(home), key).stderr
+    assert f"undo/{key} is an undoing" in plimsoll("budget", "undo", str(home), f"undo/{key}").stderr
+    assert plimsoll("ledger", "verify", str(home)).returncode == 0
+    assert plimsoll("ledger", "rebuild", str(home)).returncode == 0
+    assert spent() == {**before, "spent:ours": 180, "spent:upstream": 5}
+    table = plimsoll("budget", "statement", str(home), "acme", "2026-11").stdout
+    assert "correct,acme/ttft/spent:upstream,acme/ttft/spent:ours,30" in table
+    assert "why agreed" in plimsoll("journal", str(home), "--kind", "decision").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -134,6 +170,12 @@ def test_an_override_and_its_undoing(plimsoll: Inside, home: Path) -> None:
         (("override", "{home}", "acme", "--lasts", "0s"), "must be above 0s"),
         (("override", "{home}", "acme", "--lasts", "1h", "--objective", "tpot"), "acme has no objective 'tpot'"),
         (("undo", "{home}", "override/none"), "no decision has the key 'override/none'"),
+        (("correct", "{home}", "acme", "ttft", "36", *UPSTREAM), "only 35 are charged to upstream"),
+        (("correct", "{home}", "acme", "ttft", "0", *UPSTREAM), "at least one is corrected"),
+        (("correct", "{home}", "acme", "ttft", "1", *UPSTREAM, "--to", "upstream"), "charged to upstream already"),
+        (("correct", "{home}", "acme", "tpot", "1", *UPSTREAM), "acme has no objective 'tpot'"),
+        (("correct", "{home}", "nobody", "ttft", "1", *UPSTREAM), "no tenant is named 'nobody'"),
+        (("correct", "{home}", "acme", "ttft", "1", "--charged", "ours", "--why", "x", "--month", "May"), "no month"),
         (("status", "/nowhere/at/all"), "is no data directory"),
     ],
 )
@@ -159,4 +201,9 @@ def test_a_month_that_is_over_is_closed_once(plimsoll: Inside, tmp_path: Path) -
     with LedgerDatabase(world.home / "ledger.sqlite") as books:
         assert books.balances()["acme/ttft/bucket", period] == 0
         assert books.balances()["world/ttft/expired", period] == 20
+    undone = plimsoll("budget", "undo", str(world.home), f"close/Asia/Shanghai/{period}/1")
+    assert (undone.returncode, "would follow again" in undone.stderr) == (2, True)
+    words = ("--charged", "ours", "--why", "x", "--month", period)
+    late = plimsoll("budget", "correct", str(world.home), "acme", "ttft", "1", *words)
+    assert f"{period} is closed in Asia/Shanghai: what it came to stands" in late.stderr
     assert plimsoll("ledger", "verify", str(world.home)).returncode == 0

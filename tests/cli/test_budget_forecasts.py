@@ -1,6 +1,7 @@
 """`plimsoll budget forecast` and `backtest` on a log of six weeks, and on what is none."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,6 +71,39 @@ def test_forecast_is_of_the_end_of_the_log(plimsoll: Inside, log: Path) -> None:
     assert {each["forecast"]["state"] for each in early} == {"cold start"}
     assert all(each["forecast"]["next_day"] is None for each in early)
     assert "cold start" in plimsoll("budget", "forecast", str(log), "--at", "41d").stdout
+
+
+def test_known_changes_come_from_the_command_and_from_the_policy(plimsoll: Inside, tmp_path: Path) -> None:
+    """Ten days of a log; from its end on spent twice as fast, by one's own word, by the policy's, or not at all."""
+    journal = Journal.open(tmp_path)
+    journal.policy(NOVEMBER, POLICY)
+    for number in range(10 * 24 * 6):
+        at = NOVEMBER + 600.0 * number
+        journal.opened(number, "acme", "gold", at)
+        journal.settle(settle(number, bad=number % 10 == 0, arrived_at=at))
+    journal.close()
+
+    def expected(*words: str) -> float:
+        found = json.loads(plimsoll("budget", "forecast", str(tmp_path), "--json", *words).stdout)
+        return float(next(each["forecast"]["next_day"]["expected"] for each in found if each["objective"] == "ttft"))
+
+    plain = expected()
+    end = f"{datetime.fromtimestamp(NOVEMBER + 10 * 86_400, UTC):%Y-%m-%dT%H:%MZ}"
+    assert expected("--step", f"{end}=2") == pytest.approx(2 * plain, rel=0.1)
+    text = (
+        "plimsoll: 1\ntiers: [{name: gold, rank: 0, objectives: [{sli: ttft, below: 800ms, target: 95%}]}]\n"
+        "tenants: [{name: acme, tier: gold}]\npools: [{name: c, model: m, engine: vllm, replicas: ['http://r1']}]\n"
+    )
+    (tmp_path / "policy.yaml").write_text(f"{text}budget: {{changes: [{{from: {end}, factor: 200%}}]}}\n")
+    assert expected() == pytest.approx(2 * plain, rel=0.1)
+    assert expected("--step", f"{end}=0.5") == pytest.approx(plain, rel=0.1)
+    until = f"{datetime.fromtimestamp(NOVEMBER + 12 * 86_400, UTC):%Y-%m-%dT%H:%MZ}"
+    window = f"{{kind: planned_move, from: {end}, until: {until}}}"
+    (tmp_path / "policy.yaml").write_text(f"{text}budget: {{exceptions: [{window}]}}\n")
+    assert expected() == 0.0
+    for wrong in ("2026-12-01", "2026-12-01=fast", "2026-12-01=0", "2026-12-01=1001", "tomorrow=2"):
+        told = plimsoll("budget", "forecast", str(tmp_path), "--step", wrong)
+        assert (told.returncode, told.stderr.count("\n")) == (2, 1)
 
 
 def test_a_budget_with_books_tells_when_it_will_be_gone(plimsoll: Inside, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from plimsoll.ledger.actions import Action, Override
 from plimsoll.ledger.assessment import Assessor, Known, Outlook, Row
 from plimsoll.ledger.decided import CloseEvidence, Decided, DecisionKind
 from plimsoll.ledger.entry import EntryKind
-from plimsoll.ledger.figures import Figures, History, Month, plan_of
+from plimsoll.ledger.figures import Figures, History, Month, PlannedBy, plan_of
 from plimsoll.ledger.ledger import Ledger
 from plimsoll.ledger.monthend import MonthEnds
 from plimsoll.ledger.pool import Loan
@@ -68,7 +68,7 @@ def test_a_week_stands_in_for_a_commitment() -> None:
     week = History(hours=dict.fromkeys(range(now - 168, now), (100, 1)))
     assert week.weekly_rate(MIDDLE) == Fraction(100, 3600)
     plan = plan_of(figures(FAR, 1000, 5), TARGET, (BEGIN, END), MIDDLE, None, week, tokens=False)
-    assert plan == int(10 + Fraction(100, 3600) * int(END - MIDDLE) / 100)
+    assert plan == (int(10 + Fraction(100, 3600) * int(END - MIDDLE) / 100), PlannedBy.LAST_WEEK)
     young = History(hours=dict.fromkeys(range(now - 20, now), (100, 1)))
     assert plan_of(figures(FAR, 1000, 5), TARGET, (BEGIN, END), MIDDLE, None, young, tokens=False) is None
 
@@ -76,7 +76,17 @@ def test_a_week_stands_in_for_a_commitment() -> None:
 def test_plans_of_tokens_go_by_the_tokens_of_a_request() -> None:
     tokens = replace(figures(ACME, 600_000, 5), num_requests=2000)
     plan = plan_of(tokens, TARGET, (BEGIN, END), MIDDLE, 4000, History(), tokens=True)
-    assert plan == 6000 + 2000 * 300 // 100
+    assert plan == (6000 + 2000 * 300 // 100, PlannedBy.COMMITMENT)
+
+
+def test_committed_requests_without_one_that_tells_their_tokens_plan_nothing() -> None:
+    """Ten requests, all censored: the last week's tokens stand in, and the explanation says so."""
+    now = int(MIDDLE // 3600)
+    week = History(hours=dict.fromkeys(range(now - 168, now), (3600, 1)))
+    empty = figures(ACME, 0, 0)
+    assert plan_of(empty, TARGET, (BEGIN, END), MIDDLE, 4000, History(), tokens=True) is None
+    plan = plan_of(empty, TARGET, (BEGIN, END), MIDDLE, 4000, week, tokens=True)
+    assert plan == (int(END - MIDDLE) // 100, PlannedBy.LAST_WEEK)
 
 
 def test_unknown_states_lead_to_nothing() -> None:

@@ -10,14 +10,14 @@ from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.verdict import Charge
 
 TEXT = (Path(__file__).parents[2] / "docs" / "budgets.md").read_text()
-COMMANDS = ("status", "explain", "statement", "close", "override", "undo")
+COMMANDS = ("status", "explain", "statement", "close", "override", "correct", "undo")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_in_the_manual(name: str) -> None:
     section = TEXT.split(f"## `plimsoll budget {name}`")[1].split("\n## ")[0]
     command = getattr(importlib.import_module(f"plimsoll.cli.budget_{name}"), name)
-    positional = {"return", "directory", "month", "key"} | ({"tenant"} if name != "status" else set())
+    positional = {"return", "directory", "key", "num"} | ({"objective"} if name == "correct" else {"month"}) | ({"tenant"} if name != "status" else set())
     options = [each for each in command.__annotations__ if each not in positional]
     assert options
     for option in options:

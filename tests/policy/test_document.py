@@ -8,6 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from plimsoll.analytics.forecast import Step
+from plimsoll.analytics.knownchanges import known_ahead
 from plimsoll.errors import Fault, PolicyError, UsageError
 from plimsoll.policy import document
 from plimsoll.policy.objective import Objective, Origin, Sli
@@ -157,6 +159,14 @@ ONE_MISTAKE = [
     ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, from: 2026-11-31, until: 2026-12-02}}]", f"{_AT}.from"),
     ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, from: 2026-11-02, until: 2026-11-02}}]", f"{_AT}.until"),
     ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, {_DAY}, tenants: [acme, nobody]}}]", f"{_AT}.tenants"),
+    ("warn_at: 80%", "warn_at: 80%, changes: [{from: 2026-11-01}]", "budget.changes[0].factor"),
+    ("warn_at: 80%", "warn_at: 80%, changes: [{from: 2026-11-01, factor: 0}]", "budget.changes[0].factor"),
+    ("warn_at: 80%", "warn_at: 80%, changes: [{from: soon, factor: 2}]", "budget.changes[0].from"),
+    (
+        "warn_at: 80%",
+        "warn_at: 80%, changes: [{from: 2026-11-01, factor: 2, objectives: [speed]}]",
+        "budget.changes[0].objectives",
+    ),
     ("p99_of: itl", "p99_of: availability", "degradation.when.p99_of"),
     ("period: month", "period: 36h", "service.period"),
     ("name: acme", "name: ' '", "tenants[0].name"),
@@ -347,3 +357,11 @@ def test_windows_of_exception_begin_by_the_clock_of_the_service() -> None:
     (window,) = document.parse(TEXT.replace("warn_at: 80%", f"warn_at: 80%, exceptions: {windows}")).budget.exceptions
     assert (window.kind, window.tenants) == ("model_upgrade", ("acme",))
     assert (window.from_at, window.until_at) == (1_793_556_000.0, 1_793_592_000.0)  # 02:00 in Shanghai is 18:00 UTC
+
+
+def test_known_changes_concern_whom_they_name() -> None:
+    changes = "[{from: 2026-11-02T02:00, factor: 1.5}, {from: 2026-11-03, factor: 80%, tenants: [acme]}]"
+    rules = document.parse(TEXT.replace("warn_at: 80%", f"warn_at: 80%, changes: {changes}")).budget
+    assert [each.factor for each in rules.changes] == [Fraction(3, 2), Fraction(4, 5)]
+    assert known_ahead(rules, "acme", "ttft").steps[0] == Step(1_793_556_000.0, 1.5)
+    assert [len(known_ahead(rules, tenant, "ttft").steps) for tenant in ("acme", "beta")] == [2, 1]

@@ -89,9 +89,8 @@ def test_months_begin_at_midnight_in_the_zone() -> None:
 
 def test_a_plan_adds_what_the_rest_of_the_period_brings() -> None:
     target, judged = Fraction(99, 100), [Judged(150, Fraction(99, 100))]
-    assert planned_grant(judged, target, Fraction(1, 2), Fraction(100), Fraction(1)) == 2  # ⌊1.5 + 0.5⌋
-    assert planned_grant(judged, target, Fraction(1, 2), Fraction(100), Fraction(200)) == 101
-    assert planned_grant(judged, target, None, Fraction(100), Fraction(1)) is None
+    assert planned_grant(judged, target, Fraction(1, 2), Fraction(100)) == 2  # ⌊1.5 + 0.5⌋
+    assert planned_grant(judged, target, Fraction(100), Fraction(100)) == 101
 
 
 def test_unknown_is_not_zero() -> None:

@@ -5,18 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.errors import UsageError
 from plimsoll.gateway.bookkeeping import Bookkeeping
 from plimsoll.governor import recording
 from plimsoll.ledger.actions import Override
 from plimsoll.ledger.decided import Decided, DecisionKind
+from plimsoll.ledger.entry import EntryKind
+from plimsoll.ledger.promise import Promises
+from plimsoll.ledger.undoing import Wish, undo
 from plimsoll.requestlog.codec import RowKind, decode_note, encode
 from plimsoll.slo.budget import BudgetHealth, period_bounds
 from plimsoll.slo.verdict import Charge
 from plimsoll.storage.audit import audit
 from plimsoll.storage.budgeting import MinuteHand
 from plimsoll.storage.inbox import Inbox
+from plimsoll.storage.knowing import Knowledge
 from plimsoll.storage.reader import read_rows
-from plimsoll.storage.rows import BUDGETS_NOTE
+from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE
 from tests.storage.budgetworld import BEGIN, END, NOON, World
 
 
@@ -56,6 +61,48 @@ def test_loans_are_journaled_posted_and_not_made_twice(world: World) -> None:
     assert world.balance("acme/ttft/borrowed:beta:ttft") > 0
     assert sum(world.projections.books.balances().values()) == 0
     assert audit(world.journal.paths, world.projections.books).findings == ()
+
+
+def test_loans_are_undone_by_what_is_unspent_of_them(world: World) -> None:
+    """What acme was lent beyond what it spent goes back, as a correction; it is lent nothing more, others are."""
+    world.requests("acme", 1000, 22)
+    hours_ago = world.now - 6 * 86_400
+    for hour in range(6 * 24):
+        world.requests("beta", 30, 0, at=hours_ago + 3600 * hour)
+        world.requests("acme", 10, int(hour % 36 == 0), at=hours_ago + 3600 * hour)  # it will need more tomorrow
+    for _ in range(3):
+        world.minute()
+    borrowed, books = "acme/ttft/borrowed:beta:ttft", world.projections.books
+    lent = world.balance(borrowed)
+    (row,) = [
+        r for r in world.keeper.assess(world.policy, world.now).rows if (r.tenant, r.objective) == ("acme", "ttft")
+    ]
+    assert 0 < row.from_loans < lent
+    (key,) = books.decisions(DecisionKind.POOL)
+    promises = Promises(world.policy)
+
+    def undone() -> Decided:
+        known = Knowledge(books).known(promises, world.now)
+        made = books.decisions(DecisionKind.POOL)[key]
+        return undo(Wish(key, world.now, "ops", "by mistake"), made.kind, made.data, promises, known)
+
+    decided = undone()
+    (entry,) = decided.entries
+    assert (entry.kind, entry.source, entry.amount) == (EntryKind.CORRECT, borrowed, lent - row.from_loans)
+    for _ in range(2):  # journaled twice, as after a crash
+        world.journal.note(world.now, DECISION_NOTE, encode(decided))
+    for _ in range(3):
+        world.minute()
+    assert world.balance(borrowed) == row.from_loans
+    assert list(books.decisions(DecisionKind.POOL)) == [key], "nothing more is lent"
+    assert audit(world.journal.paths, books).findings == ()
+    with pytest.raises(UsageError, match="spent or was given back"):
+        undone()
+    before = books.balances()
+    books.forget(world.journal.paths.identity().log, 0)
+    world.projections._reached = 0
+    world.projections.catch_up()
+    assert books.balances() == before
 
 
 def test_a_decision_is_journaled_once_whatever_dies(world: World) -> None:
