@@ -103,7 +103,7 @@ def known_keys() -> list[str]:
     """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
     faults = Faults()
     whole = "service: {}\ntiers: [{objectives: [{}], run: {}}]\ntenants: [{limits: {adapt: {}}}]\npools: [{tls: {}}]\n"
-    whole += "budget: {exceptions: [{}]}\nalerts: {channels: [{}]}\n"
+    whole += "budget: {exceptions: [{}], changes: [{}]}\nalerts: {channels: [{}]}\n"
     whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\nstorage: {}\n"
     top = compose(whole, faults)
     if top is not None:
