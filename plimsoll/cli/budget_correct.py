@@ -59,11 +59,7 @@ def correct(
     policy = policy_in_force(paths.root)
     check_tenant(policy, tenant)
     promises, now = Promises(policy), time.time()
-    if Owner(tenant, objective) not in promises.by_owner:
-        known_ones = ", ".join(sorted(owner.objective for owner in promises.by_owner if owner.tenant == tenant))
-        raise UsageError(f"{tenant} has no objective {objective!r}; known: {known_ones}")
-    if num < 1:
-        raise UsageError(f"{num} events: at least one is corrected")
+    _check(promises, Owner(tenant, objective), num)
     if to is charged:
         raise UsageError(f"they are charged to {to} already")
     period = month or promises.period(tenant, now)
@@ -80,3 +76,11 @@ def correct(
         print_json(handed)
     else:
         sys.stdout.write(f"{handed.key}: {handed.how}\n")
+
+
+def _check(promises: Promises, owner: Owner, num: int) -> None:
+    if owner not in promises.by_owner:
+        known = ", ".join(sorted(each.objective for each in promises.by_owner if each.tenant == owner.tenant))
+        raise UsageError(f"{owner.tenant} has no objective {owner.objective!r}; known: {known}")
+    if num < 1:
+        raise UsageError(f"{num} events: at least one is corrected")

@@ -17,7 +17,11 @@ COMMANDS = ("status", "explain", "statement", "close", "override", "correct", "u
 def test_every_option_is_in_the_manual(name: str) -> None:
     section = TEXT.split(f"## `plimsoll budget {name}`")[1].split("\n## ")[0]
     command = getattr(importlib.import_module(f"plimsoll.cli.budget_{name}"), name)
-    positional = {"return", "directory", "key", "num"} | ({"objective"} if name == "correct" else {"month"}) | ({"tenant"} if name != "status" else set())
+    positional = (
+        {"return", "directory", "key", "num"}
+        | ({"objective"} if name == "correct" else {"month"})
+        | ({"tenant"} if name != "status" else set())
+    )
     options = [each for each in command.__annotations__ if each not in positional]
     assert options
     for option in options:
