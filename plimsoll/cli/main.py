@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "calibrate": "Fit an engine profile to a request log or to step timings, and print how well it fits.",
     "ledger": "Prove that the ledger balances and agrees with the log, or rebuild it from the log.",
     "project": "Bring the ledger and the request log's Parquet files up to the journal of a data directory.",
+    "otel": "Send a data directory's requests and decisions to an OpenTelemetry collector: traces, logs, metrics.",
     "import_": "Read SLOs of OpenSLO (v1, v1alpha), Sloth, Pyrra and slo-generator, and tell what could not be read.",
     "export": "Write a policy's objectives, or SLOs imported from other tools, as OpenSLO v1.",
     "rules": "Write Prometheus rules for a policy: burn rates by tenant and objective, alerts, P99 ÷ P50.",

@@ -1,4 +1,4 @@
-"""The projector beside a gateway: started, watched, started again, ended last."""
+"""A process beside a gateway (the projector, the exporter): started, watched, started again, ended last."""
 
 import asyncio
 import logging
@@ -14,12 +14,19 @@ _log = logging.getLogger("plimsoll.gateway")
 
 
 class Projecting:
-    """Keeps one child process running. While it is down nothing is lost, but books and Parquet files stand still."""
+    """Keeps one child process running. While it is down nothing is lost: it reads the log."""
 
-    def __init__(self, command: Callable[[], list[str]], pause: float = PAUSE) -> None:
+    def __init__(
+        self,
+        command: Callable[[], list[str]],
+        pause: float = PAUSE,
+        ended: str = "the projector ended: ledger and request log stand still",
+    ) -> None:
+        """`ended`: what to tell when it did."""
         self.process: asyncio.subprocess.Process | None = None
         self._command = command
         self._pause = pause
+        self._ended = ended
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -49,6 +56,6 @@ class Projecting:
             started_at = loop.time()
             code = await process.wait()
             pause = self._pause if loop.time() - started_at > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
-            _log.error("the projector ended (exit %s): ledger and request log stand still for %g s", code, pause)
+            _log.error("%s for %g s (exit %s)", self._ended, pause, code)
             await asyncio.sleep(pause)
             self.process = process = await self._spawn()

@@ -30,6 +30,7 @@ def serve(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     tls_client_ca: Path | None = None,
+    otel: str = "",
 ) -> None:
     """Serve the OpenAI API in front of the policy's replicas, by the policy's rules.
 
@@ -64,9 +65,12 @@ def serve(
         The certificate's key (PEM, without passphrase). Default: in the same file.
     tls_client_ca
         Take only clients whose certificate one of these authorities has signed (PEM).
+    otel
+        Send traces, logs and metrics to this OpenTelemetry collector (http://collector:4318), by a process beside this
+        one; `plimsoll otel --help` tells what, and runs it with more choices.
     """
     tls = _tls(tls_cert, tls_key, tls_client_ca)
-    _run(Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project, ledger, tls))
+    _run(Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project, ledger, tls, otel))
 
 
 def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ServingTls | None:

@@ -52,6 +52,7 @@ class Settings(Struct, frozen=True):
     project: bool
     ledger: str | None = None
     tls: ServingTls | None = None
+    otel: str = ""
 
 
 def read_promise(settings: Settings) -> Promise:
@@ -160,6 +161,7 @@ async def serve_until_told(settings: Settings) -> None:
     token_file, token = _token(settings.data)
     admin = Admin(service, token)
     projecting = Projecting(lambda: projector.command(settings.data, settings.ledger))
+    exporting = Projecting(lambda: _exporter(settings), ended="the exporter ended: OpenTelemetry hears nothing")
     bookkeeping = Bookkeeping(Inbox(settings.data), journal, clock, app.budgets_reported)
     bookkeeping.look()  # what was decided while nobody served holds from the first request on
     stops = _stops(service)
@@ -171,6 +173,8 @@ async def serve_until_told(settings: Settings) -> None:
             raise UsageError(cannot_listen(settings.admin_host, settings.admin_port, error, "--admin-port")) from error
         if settings.project:
             await projecting.start()
+        if settings.otel:
+            await exporting.start()
         _say_ready(settings, port, admin_port, token_file)
         looking = asyncio.create_task(_look(bookkeeping))
         watching = asyncio.create_task(service.watch_clock())
@@ -183,7 +187,13 @@ async def serve_until_told(settings: Settings) -> None:
     finally:
         await admin.close()
         await app.close()
-        await projecting.stop()
+        await asyncio.gather(projecting.stop(), exporting.stop())
+
+
+def _exporter(settings: Settings) -> list[str]:
+    """The command line of `plimsoll otel` beside this gateway; headers and more by OTEL_EXPORTER_OTLP_… variables."""
+    line = [sys.executable, "-m", "plimsoll", "otel", str(settings.data), "--endpoint", settings.otel]
+    return [*line, "--parent", str(os.getpid())]
 
 
 async def _look(bookkeeping: Bookkeeping) -> None:
