@@ -31,6 +31,7 @@ from plimsoll.storage.datadir import write_whole
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
 from plimsoll.telemetry.exposition import Page
+from plimsoll.telemetry.otel.place import Place
 from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
 
 CLOCK_EVERY: Final = 10.0  # s between looks at the time of day
@@ -174,6 +175,7 @@ async def serve_until_told(settings: Settings) -> None:
         if settings.project:
             await projecting.start()
         if settings.otel:
+            Place(settings.data).begin(from_start=False)  # however late the exporter comes, it tells what we serve
             await exporting.start()
         _say_ready(settings, port, admin_port, token_file)
         looking = asyncio.create_task(_look(bookkeeping))

@@ -80,12 +80,15 @@ def engines(logs: Path, num: int = 2, slots: int = 8) -> Iterator[list[str]]:
 
 
 @contextmanager
-def gateway(home: Path, policy: str) -> Iterator[Gateway]:
-    """The gateway on free ports, with a data directory of its own below `home`; drained and ended on the way out."""
+def gateway(home: Path, policy: str, *more: str) -> Iterator[Gateway]:
+    """The gateway on free ports, with a data directory of its own below `home`; drained and ended on the way out.
+
+    `more` are options of `plimsoll serve`.
+    """
     home.mkdir(parents=True, exist_ok=True)
     (home / "policy.yaml").write_text(policy)
     line = plimsoll(
-        "serve", str(home / "policy.yaml"), "--data", str(home / "data"), "--port", "0", "--admin-port", "0"
+        "serve", str(home / "policy.yaml"), "--data", str(home / "data"), "--port", "0", "--admin-port", "0", *more
     )
     with Children(home / "logs") as children:
         child = children.start("gateway", line, {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})

@@ -2,6 +2,6 @@
 
 Reading order: `naming.py` (attributes by the GenAI conventions), `spans.py`, `logs.py`, `measures.py` (rows →
 messages), `keeping.py` (which traces are kept), `wire.py` (messages → a collector), `following.py` (the log, again and
-again).
-Everything here needs the extra `otel` (`opentelemetry-proto`).
+again), `place.py` (how far).
+All but the last needs the extra `otel` (`opentelemetry-proto`).
 """

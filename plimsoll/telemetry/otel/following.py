@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from google.protobuf.message import Message
 from msgspec import Struct
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -25,14 +24,14 @@ from plimsoll.errors import StorageError
 from plimsoll.requestlog.codec import RowKind
 from plimsoll.requestlog.record import Record
 from plimsoll.storage.chronicle import Chronicler, Wanted
-from plimsoll.storage.datadir import DataDirectory, write_whole
+from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.reader import Row, first_offset, read_rows
 from plimsoll.storage.rows import decode_settle
-from plimsoll.storage.segment import all_segments, base_of
 from plimsoll.telemetry.otel.keeping import Keeping
 from plimsoll.telemetry.otel.logs import log_of
 from plimsoll.telemetry.otel.measures import Measures
 from plimsoll.telemetry.otel.naming import TENANT, resource, scope
+from plimsoll.telemetry.otel.place import Place
 from plimsoll.telemetry.otel.spans import spans_of, trace_id_of
 from plimsoll.telemetry.otel.wire import Collector
 
@@ -57,9 +56,8 @@ class Following:
     def __init__(self, directory: Path, collector: Collector, settings: Settings, say: Callable[[str], None]) -> None:
         """UsageError where that is no data directory."""
         paths = DataDirectory(directory)
-        self._log = paths.identity().log
+        self._place = Place(directory)
         self._journal = paths.journal
-        self._place = paths.root / "otel.json"
         self._collector = collector
         self._settings = settings
         self._say = say
@@ -68,7 +66,7 @@ class Following:
         self._chronicler = Chronicler(Wanted())
         self._resource = resource(settings.more)
         self.trouble = ""  # of the last message; "": all is well
-        self.offset = self._begin()
+        self.offset = self._place.begin(from_start=settings.from_start)
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Until `stopped`; then what is new is sent once more, as far as the collector takes it at once."""
@@ -103,7 +101,7 @@ class Following:
             for record in records:
                 self._measures.add(record)
             self.offset = end
-            self._remember()
+            self._place.remember(end)
         return num >= BATCH_ROWS and self.offset == end
 
     def send_metrics(self, stopped: Callable[[], bool]) -> bool:
@@ -165,30 +163,6 @@ class Following:
             rows = read_rows(self._journal, self.offset)
             first = next(rows, None)
         return iter(()) if first is None else chain((first,), rows)
-
-    def _begin(self) -> int:
-        """Where we were in this log; else its first row, or its end."""
-        try:
-            place = msgspec.json.decode(self._place.read_bytes(), type=_Place)
-        except (FileNotFoundError, msgspec.DecodeError):
-            place = _Place("", 0)
-        if place.log == self._log:
-            return place.offset
-        if self._settings.from_start:
-            return first_offset(self._journal)
-        found = all_segments(self._journal)
-        end = base_of(found[-1]) if found else 0
-        for row in read_rows(self._journal, end):
-            end = row.end
-        return end
-
-    def _remember(self) -> None:
-        write_whole(self._place, msgspec.json.encode(_Place(self._log, self.offset)))
-
-
-class _Place(Struct, frozen=True):
-    log: str
-    offset: int
 
 
 def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:

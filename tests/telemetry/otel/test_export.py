@@ -1,5 +1,6 @@
 """`plimsoll otel` against a receiver process: what arrives, what is kept, what a collector's troubles cost."""
 
+import base64
 import json
 import os
 import re
@@ -13,13 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from msgspec.structs import replace
 
 from plimsoll.governor.decisions import Settle
+from plimsoll.load.children import Children, plimsoll
 from plimsoll.requestlog.record import Record
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 from plimsoll.storage.journal import Journal
+from tests.real.parts import SENDERS, address, gateway, policy_text
 from tests.storage.rows import NOVEMBER, POLICY, record
 
 ROOT = Path(__file__).parents[3]
@@ -267,6 +271,26 @@ def test_a_collector_that_asks_for_a_certificate(home: Path) -> None:
         send(home, url, "--ca", authority, "--cert", str(CERTS / "second.pem"), "--headers", "x-team=a%20b")
     assert roots(spans(home)).keys() >= {1, 2, 3}
     assert messages(home, "/v1/traces")[0]["headers"]["x-team"] == "a b"
+
+
+def test_live_a_request_hangs_below_its_client_and_the_engine_below_it(tmp_path: Path) -> None:
+    """From an HTTP request with a `traceparent` to the collector, through gateway, journal and exporter."""
+    line = plimsoll("emulate", "--profile", "tiny-vllm-cpu", "--model", "tiny", "--port", "0")
+    trace_id, sender = "4bf92f3577b34da6a3ce929d0e0e4736", SENDERS[0]
+    with receiver(tmp_path) as url, Children(tmp_path) as children:
+        policy = policy_text([address(children.start("emulator", line, {"PYTHONPATH": str(ROOT)}).ready(60.0))], "vllm")
+        with gateway(tmp_path, policy, "--otel", url) as served:
+            body = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3}
+            headers = {"authorization": f"Bearer {sender.key}", "traceparent": f"00-{trace_id}-{PARENT}-01"}
+            answer = httpx.post(f"{served.url}/v1/chat/completions", json=body, headers=headers, timeout=30)
+            assert answer.status_code == 200
+            assert httpx.post(f"{served.url}/v1/chat/completions", content=b"{", headers=headers).status_code == 400
+        send(tmp_path, url, "--share", "1")  # what the exporter had not sent when the gateway told it to end
+        found = roots(spans(tmp_path))
+    assert len(found) == 2
+    for span in found.values():
+        assert base64.b64decode(span["trace_id"]).hex() == trace_id
+        assert base64.b64decode(span["parent_span_id"]).hex() == PARENT
 
 
 @pytest.mark.parametrize(
