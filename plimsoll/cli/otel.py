@@ -63,17 +63,12 @@ def otel(
     key
         Its key (PEM). Default: in the same file.
     """
-    stopping: list[bool] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.append(True))
-    url = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-    if not url:
-        raise UsageError("--endpoint is missing: the collector's URL, like http://collector:4318")
+    stopping = _signals()
     if not 0 <= share <= 1:
         raise UsageError(f"--share: expected 0 to 1, got {share:g}")
     if metrics_every <= 0:
         raise UsageError(f"--metrics-every: expected seconds above 0, got {metrics_every:g}")
-    collector = _collector(url, headers, ca, cert, key)
+    collector = _collector(endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""), headers, ca, cert, key)
     from plimsoll.telemetry.otel.following import Following, Settings  # noqa: PLC0415 - after the extra was asked for
 
     settings = Settings(share, metrics_every, tenant_attribute, _pairs(resource), from_start or once)
@@ -83,7 +78,17 @@ def otel(
         sys.exit(1)
 
 
+def _signals() -> list[bool]:
+    """Not empty once it was told to end."""
+    stopping: list[bool] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.append(True))
+    return stopping
+
+
 def _collector(url: str, headers: str, ca: Path | None, cert: Path | None, key: Path | None) -> "Collector":
+    if not url:
+        raise UsageError("--endpoint is missing: the collector's URL, like http://collector:4318")
     try:
         from plimsoll.telemetry.otel.wire import Collector, Tls, read_headers  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:

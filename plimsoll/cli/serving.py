@@ -31,7 +31,7 @@ from plimsoll.storage.datadir import write_whole
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
 from plimsoll.telemetry.exposition import Page
-from plimsoll.telemetry.otel.place import Place
+from plimsoll.telemetry.otel.place import Place, exporter
 from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
 
 CLOCK_EVERY: Final = 10.0  # s between looks at the time of day
@@ -162,7 +162,9 @@ async def serve_until_told(settings: Settings) -> None:
     token_file, token = _token(settings.data)
     admin = Admin(service, token)
     projecting = Projecting(lambda: projector.command(settings.data, settings.ledger))
-    exporting = Projecting(lambda: _exporter(settings), ended="the exporter ended: OpenTelemetry hears nothing")
+    exporting = Projecting(
+        lambda: exporter(settings.data, settings.otel), ended="the exporter ended: OpenTelemetry hears nothing"
+    )
     bookkeeping = Bookkeeping(Inbox(settings.data), journal, clock, app.budgets_reported)
     bookkeeping.look()  # what was decided while nobody served holds from the first request on
     stops = _stops(service)
@@ -190,12 +192,6 @@ async def serve_until_told(settings: Settings) -> None:
         await admin.close()
         await app.close()
         await asyncio.gather(projecting.stop(), exporting.stop())
-
-
-def _exporter(settings: Settings) -> list[str]:
-    """The command line of `plimsoll otel` beside this gateway; headers and more by OTEL_EXPORTER_OTLP_… variables."""
-    line = [sys.executable, "-m", "plimsoll", "otel", str(settings.data), "--endpoint", settings.otel]
-    return [*line, "--parent", str(os.getpid())]
 
 
 async def _look(bookkeeping: Bookkeeping) -> None:

@@ -1,5 +1,7 @@
 """How far a collector has been told of a log: `otel.json` in the data directory. Light: `serve` imports it."""
 
+import os
+import sys
 from pathlib import Path
 
 import msgspec
@@ -8,6 +10,12 @@ from msgspec import Struct
 from plimsoll.storage.datadir import DataDirectory, write_whole
 from plimsoll.storage.reader import first_offset, read_rows
 from plimsoll.storage.segment import all_segments, base_of
+
+
+def exporter(directory: Path, endpoint: str) -> list[str]:
+    """The command line of an exporter that ends when the process that asks for it does; more by OTEL_… variables."""
+    line = [sys.executable, "-m", "plimsoll", "otel", str(directory), "--endpoint", endpoint]
+    return [*line, "--parent", str(os.getpid())]
 
 
 class _Place(Struct, frozen=True):
