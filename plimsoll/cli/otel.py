@@ -64,10 +64,7 @@ def otel(
         Its key (PEM). Default: in the same file.
     """
     stopping = _signals()
-    if not 0 <= share <= 1:
-        raise UsageError(f"--share: expected 0 to 1, got {share:g}")
-    if metrics_every <= 0:
-        raise UsageError(f"--metrics-every: expected seconds above 0, got {metrics_every:g}")
+    _check(share, metrics_every)
     collector = _collector(endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""), headers, ca, cert, key)
     from plimsoll.telemetry.otel.following import Following, Settings  # noqa: PLC0415 - after the extra was asked for
 
@@ -84,6 +81,13 @@ def _signals() -> list[bool]:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.append(True))
     return stopping
+
+
+def _check(share: float, metrics_every: float) -> None:
+    if not 0 <= share <= 1:
+        raise UsageError(f"--share: expected 0 to 1, got {share:g}")
+    if not metrics_every > 0:
+        raise UsageError(f"--metrics-every: expected seconds above 0, got {metrics_every:g}")
 
 
 def _collector(url: str, headers: str, ca: Path | None, cert: Path | None, key: Path | None) -> "Collector":
