@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "report": "Show what happened by tenant, tier and cause: endings, latencies, what was promised and kept, budgets.",
     "tails": "Show P50, P95 and P99 with intervals by any labels and over time; P99 ÷ P50 first.",
     "diagnose": "Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.",
+    "analyze": "Report tails and causes from logs of others: OTLP spans, Envoy, vLLM, LiteLLM, llama-server, CSV …",
     "explain": "Explain one request: what happened when, where its time went, who was beside it, what it broke.",
     "journal": "Show what was decided, when and why: policies, budgets, every request that did not simply complete.",
     "runs": "Show agents' runs: the requests of a session as one, its total time judged, and where the time went.",

@@ -38,7 +38,7 @@ def tails(
     tenant
         Only this tenant's requests.
     """
-    labels = tuple(label.strip() for label in by.split(",") if label.strip())
+    labels = labels_of(by)
     found, zone = make(data_directory(directory), labels, every, since=since, until=until, tenant=tenant)
     if json_output:
         print_json(found)
@@ -48,19 +48,27 @@ def tails(
     show(found, zone, terminal())
 
 
+def labels_of(by: str) -> tuple[str, ...]:
+    """Labels from a text with commas; UsageError where one is not known or named twice."""
+    from plimsoll.storage.tails import LABELS  # noqa: PLC0415 - DuckDB, only where it is needed
+
+    labels = tuple(label.strip() for label in by.split(",") if label.strip())
+    unknown = [label for label in labels if label not in LABELS]
+    if unknown or len(set(labels)) < len(labels):
+        wrong = f"no label is named {unknown[0]!r}" if unknown else "a label is named twice"
+        raise UsageError(f"--by {by}: {wrong}; known: {', '.join(LABELS)}")
+    return labels
+
+
 def make(
     directory: Path, by: tuple[str, ...], every: float | None, *, since: str | None, until: str | None,
     tenant: str | None,
 ) -> tuple[Tails, str]:  # fmt: skip
-    """The tails and the zone of their times; UsageError where a label, window or tenant makes no sense."""
+    """The tails and the zone of their times; UsageError where a window or tenant makes no sense."""
     from plimsoll.storage import tails as storage  # noqa: PLC0415 - DuckDB, only where it is needed
     from plimsoll.storage.promised import policy_in_force  # noqa: PLC0415 - as above
     from plimsoll.storage.query import connect  # noqa: PLC0415 - as above
 
-    unknown = [label for label in by if label not in storage.LABELS]
-    if unknown or len(set(by)) < len(by):
-        wrong = f"no label is named {unknown[0]!r}" if unknown else "a label is named twice"
-        raise UsageError(f"--by {','.join(by)}: {wrong}; known: {', '.join(storage.LABELS)}")
     with connect(directory) as connection:
         policy = policy_in_force(directory)
         first, last = connection.execute("SELECT min(arrived_at), max(arrived_at) FROM requests").fetchall()[0]

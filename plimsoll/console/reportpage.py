@@ -10,6 +10,7 @@ from plimsoll.analytics.figures import GroupFigures, LatencyFigure, Report
 from plimsoll.analytics.latencyfigures import LEVELS
 from plimsoll.console import figuretext
 from plimsoll.console.tailchart import TailRow, tail_chart
+from plimsoll.foreign.account import Account
 
 _OUTCOMES: Final = {
     "completed": "good",
@@ -55,14 +56,14 @@ class ReportView(Struct, frozen=True):
     version: str
 
 
-def page(report: Report, zone: str) -> str:
-    """The whole page."""
+def page(report: Report, zone: str, account: Account | None = None) -> str:
+    """The whole page; with an `account`, what was made of the files of others that the report is of."""
     environment = Environment(
         loader=PackageLoader("plimsoll.console"), autoescape=select_autoescape(["html"]), trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     texts: dict[str, Any] = {name: each for name, each in vars(figuretext).items() if callable(each)}
-    return environment.get_template("report.html").render(view=view_of(report, zone), **texts)
+    return environment.get_template("report.html").render(view=view_of(report, zone), account=account, **texts)
 
 
 def view_of(report: Report, zone: str) -> ReportView:

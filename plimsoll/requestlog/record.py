@@ -41,7 +41,7 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     finished_at: float
     upstream_time: float | None
     upstream_trust: str
-    queued_for: float
+    queued_for: float | None  # None: a log of others that does not say
     ttft: float | None
     tpot: float | None
     e2e: float | None

@@ -196,7 +196,7 @@ class _Bad:
         if record.outcome is not Outcome.COMPLETED:
             self.endings[f"{record.outcome.value}: {record.reason.value}"] += 1
         if record.ttft is not None:
-            self.queued += record.queued_for
+            self.queued += record.queued_for or 0.0
             self.waited += record.ttft
         if record.report_kv_usage is not None:
             self.usages.append(record.report_kv_usage)

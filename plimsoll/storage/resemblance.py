@@ -28,7 +28,8 @@ LATENCY_ROWS: Final = f"""{_TTFT_AND_E2E}
     UNION ALL
     SELECT {{keys}}, arrived_at, 'tpot', false, tpot FROM chosen WHERE tpot IS NOT NULL
     UNION ALL
-    SELECT {{keys}}, arrived_at, 'queued_for', false, queued_for FROM chosen WHERE outcome <> '{Outcome.REJECTED.value}'
+    SELECT {{keys}}, arrived_at, 'queued_for', false, queued_for
+    FROM chosen WHERE outcome <> '{Outcome.REJECTED.value}' AND queued_for IS NOT NULL
 """
 """One row a latency of each request in the view `chosen`; the rules are those of `analytics.tally.latency_of`."""
 

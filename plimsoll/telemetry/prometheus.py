@@ -137,7 +137,8 @@ class Metrics:
         for verdict in record.verdicts:
             counts = owner.verdicts.get(verdict.objective) or owner.objective(verdict.objective)
             counts.add(verdict)
-        owner.queued.add(record.queued_for)
+        if record.queued_for is not None:
+            owner.queued.add(record.queued_for)
         if record.dispatched_at is None:
             return
         owner.prompt_tokens += record.prompt_tokens

@@ -11,8 +11,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "plimsoll"
 FLOORS = {
     "errors": 0, "units": 1, "policy": 2, "slo": 3, "engine": 3, "ledger": 4, "requestlog": 4, "governor": 5,
-    "analytics": 5, "diagnosis": 6, "storage": 6, "gateway": 7, "sim": 7, "load": 7, "telemetry": 7, "console": 7,
-    "emulator": 8, "cli": 9, "__main__": 10,
+    "analytics": 5, "diagnosis": 6, "storage": 6, "gateway": 7, "foreign": 7, "sim": 7, "load": 7, "telemetry": 7,
+    "console": 8, "emulator": 8, "cli": 9, "__main__": 10,
 }  # fmt: skip
 PURE = {
     "errors",
