@@ -15,11 +15,12 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import UsageError
 from plimsoll.governor import recording
 from plimsoll.governor.decisions import Settle
-from plimsoll.governor.events import ReplicaReport
+from plimsoll.governor.events import ReplicaReport, ReplicasReported
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
 from plimsoll.policy.presets import preset
 from plimsoll.requestlog.codec import encode
+from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.requestlog.record import Record
 from plimsoll.sim.budgets import SimulatedBudgets
 from plimsoll.sim.simulation import EPOCH, Simulation
@@ -29,7 +30,8 @@ from plimsoll.sim.workload import Workload
 from plimsoll.slo.outcome import Reason
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.projections import Projections
-from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE
+from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE, STATES_NOTE
+from plimsoll.storage.statewindows import StateWindows
 
 NUM_SLICES = 600
 """Looks at the progress, the interrupt, the replicas and the journal, over a run …"""
@@ -102,8 +104,16 @@ class _Running:
         self._slice = min(LONGEST_SLICE, max(SHORTEST_SLICE, load.duration / NUM_SLICES))
         self._spending = Spending(policy, self._start_at, load.duration)
         arrivals = load.arrivals(task.seed)
+        self._windows = StateWindows()
+        self._states: list[ReplicaWindow] = []
         self._simulation = Simulation(
-            policy, profiles_of(policy), arrivals, self._settled.append, self._start_at, outages=load.outages
+            policy,
+            profiles_of(policy),
+            arrivals,
+            self._settled.append,
+            self._start_at,
+            outages=load.outages,
+            reported=self._reported if task.data is not None else None,
         )
         self._looks = _Looks()
         self._budgets = SimulatedBudgets(policy)
@@ -125,6 +135,9 @@ class _Running:
             notes=self._notes(),
         )
 
+    def _reported(self, told: ReplicasReported) -> None:
+        self._states += self._windows.add(told.at, told.reports)
+
     def _notes(self) -> tuple[str, ...]:
         """What was asked of engines that none of them could do."""
         if not self._too_long:
@@ -143,6 +156,9 @@ class _Running:
             (data / "policy.yaml").write_text(self._task.policy_text or self._task.policy_path.read_text())
             journal.policy(self._start_at, self._policy)
             report = self._report_of(journal)
+            last = self._windows.close()
+            if last:
+                journal.note(self._simulation.now, STATES_NOTE, encode(last))
         with Projections(data) as projections:
             projections.catch_up()
         if not self._task.alone or not report.total.num:
@@ -163,6 +179,9 @@ class _Running:
                 self._too_long += settle.record.reason in _TOO_LONG
                 yield settle.record
             self._settled.clear()
+            if journal is not None and self._states:
+                journal.note(simulation.now, STATES_NOTE, encode(self._states))
+                self._states.clear()
             if until >= self._assess_at:
                 self._assess(until, journal)
             if not simulation.ended:

@@ -37,6 +37,10 @@ class Experts:
             return self._least[1]
         return self._skew.at(min(max(float(tokens), self._least[0]), self._most[0]))
 
+    def travel(self, tokens: int) -> float:
+        """Seconds of a step in which tokens travel to their experts and back."""
+        return self._base + self._per_token * tokens
+
     def added(self, tokens: int, linear: float) -> float:
         """Seconds on top of a balanced step without travel, whose linear part takes `linear` s."""
-        return self._share * linear * (self.imbalance(tokens) - 1.0) + self._base + self._per_token * tokens
+        return self._share * linear * (self.imbalance(tokens) - 1.0) + self.travel(tokens)

@@ -57,6 +57,19 @@ class StepTime:
             kernels += self._experts.added(tokens, linear)
         return self._host * kernels + self._host_seq * num_seqs
 
+    def balancedness(self, tokens: int) -> float | None:
+        """Mean load of the experts' ranks ÷ that of the busiest in a step of so many tokens; None without experts."""
+        return None if self._experts is None else 1.0 / self._experts.imbalance(tokens)
+
+    def at_work(self, num_seqs: int, context: int, guesses: int = 0) -> float:
+        """Share of a decode step in which the mean GPU works: not on its host, on the way, or for the busiest rank."""
+        whole = self.decode(num_seqs, context, guesses)
+        if self._experts is None or whole <= 0.0:
+            return 1.0
+        tokens = num_seqs + guesses
+        linear = max(self._da + self._de * tokens, self._db * tokens + self._dc)
+        return max(0.0, 1.0 - self._host * self._experts.added(tokens, linear) / whole)
+
     def growth(self, num_seqs: int, context: int = 0) -> float:
         """By how much each decode step of an unchanged batch is longer than the one before it, from `context` on."""
         slope = self._dg if self._grid is None else self._grid.slope(num_seqs, context)

@@ -1,6 +1,6 @@
 """One answer on its way to one client: head, body pieces in the framing that fits this client, end."""
 
-from plimsoll.gateway.hands import Answer, ClientRequest
+from plimsoll.gateway.hands import Answer, ClientRequest, Path
 from plimsoll.gateway.headers import framing_lines, own_head
 
 
@@ -17,6 +17,10 @@ class Client:
     def date(self) -> bytes:
         """The Date line of now."""
         raise NotImplementedError
+
+    def path(self) -> Path | None:
+        """How the way to the client was for the request that now ends; None where the kernel does not tell."""
+        return None
 
     def over(self) -> None:
         """The answer is complete: the next request may be read, or the connection closed."""

@@ -23,8 +23,9 @@ from plimsoll.gateway.guard import Guard
 from plimsoll.gateway.hands import Clock
 from plimsoll.gateway.probe import Prober
 from plimsoll.gateway.server import HttpServer
+from plimsoll.gateway.statekeeper import StateKeeper
 from plimsoll.gateway.tls import engine_contexts
-from plimsoll.governor.events import BudgetsReported
+from plimsoll.governor.events import BudgetsReported, ReplicaReport
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
@@ -69,7 +70,8 @@ class App:
         )
         self.feed = Feed(self.driver.carrier.watchers)
         self.server = HttpServer(Guard(self.driver), promise.policy.gateway, clock)
-        self.prober = Prober(clock, self.driver.replicas_reported)
+        self.states = StateKeeper(journal, clock)
+        self.prober = Prober(clock, self._replicas_reported)
         self._probing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._speak_tls(engine_contexts(promise.policy))
@@ -132,7 +134,12 @@ class App:
         await self.server.close()
         self._threads.shutdown()
         self._bodies.close()
+        self.states.close()
         self.journal.close()
+
+    def _replicas_reported(self, reports: tuple[ReplicaReport, ...]) -> None:
+        self.driver.replicas_reported(reports)
+        self.states.add(reports)
 
     def _speak_tls(self, contexts: Mapping[str, ssl.SSLContext]) -> None:
         self.server.upstreams.contexts = self.prober.contexts = contexts

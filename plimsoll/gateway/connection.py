@@ -11,11 +11,11 @@ from typing import Final, Protocol
 
 from plimsoll.gateway.answer import Client, respond
 from plimsoll.gateway.exchange import HttpExchange
-from plimsoll.gateway.hands import Answer, ClientRequest, Clock, Hands
+from plimsoll.gateway.hands import Answer, ClientRequest, Clock, Hands, Path
 from plimsoll.gateway.headers import DateLine
 from plimsoll.gateway.origin import Upstreams
 from plimsoll.gateway.reader import RequestReader, Step
-from plimsoll.gateway.sockets import reset, set_socket_options
+from plimsoll.gateway.sockets import reset, set_socket_options, tcp_state
 from plimsoll.policy.policy import GatewayRules
 from plimsoll.slo.outcome import Reason
 
@@ -66,6 +66,7 @@ class ClientConnection(Client):
         self.exchange: HttpExchange | None = None
         self.keep_alive = True
         self.paused = False
+        self._retransmits = 0  # up to the end of the request before
 
     # --- asyncio's side ---
 
@@ -121,6 +122,14 @@ class ClientConnection(Client):
         transport = self._transport
         if transport is not None:
             transport.write(data)
+
+    def path(self) -> Path | None:
+        """How the way to the client was for the request that now ends: asked once for each."""
+        told = None if self._transport is None else tcp_state(self._transport)
+        if told is None:
+            return None
+        more, self._retransmits = told[1] - self._retransmits, told[1]
+        return told[0], more
 
     def date(self) -> bytes:
         """The Date line of now."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from plimsoll.gateway.answer import AnswerWriter, Client, respond
 from plimsoll.gateway.enginehead import AnswerHead
-from plimsoll.gateway.hands import Answer, Attempt, ClientRequest, Clock, Ended, Hands, Headers, Usage
+from plimsoll.gateway.hands import Answer, Attempt, ClientRequest, Clock, Ended, Hands, Headers, Path, Usage
 from plimsoll.gateway.headers import forwarded_head
 from plimsoll.gateway.origin import Upstreams
 from plimsoll.gateway.patience import Patience
@@ -46,6 +46,7 @@ class HttpExchange:
         self._reading: Reading | None = None  # of the engine's answer, once its head is there
         self._status = 0
         self._patience = Patience()
+        self._path: Path | None = None  # of the engine's connection, once it is given up
 
     @property
     def open(self) -> bool:
@@ -282,6 +283,7 @@ class HttpExchange:
             dial.cancel()
         if self._upstream is not None:
             upstream, self._upstream = self._upstream, None
+            self._path = upstream.path()
             if upstream.complete:
                 upstream.release()
             else:
@@ -296,5 +298,8 @@ class HttpExchange:
         self._count_stall()
         phase = _NO_PHASE if outcome is _COMPLETED else self.phase
         usage = self._reading.usage() if self._reading is not None else Usage()
-        end = Ended(self._clock(), outcome, reason, phase=phase, status=self._status, usage=usage)
+        end = Ended(
+            self._clock(), outcome, reason, phase=phase, status=self._status, usage=usage, engine_path=self._path,
+            client_path=self._client.path(),
+        )  # fmt: skip
         self._hands.ended(self, end)

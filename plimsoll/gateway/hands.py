@@ -129,6 +129,10 @@ class Attempt:
         self.hide_usage = hide_usage  # the client did not ask for the stream's usage event: take it out
 
 
+Path = tuple[float, int]
+"""A connection as the kernel has it when a request ends: round trip in s, segments sent again during the request."""
+
+
 class Usage:
     """Token counts as the engine told them; None is "did not say", which is not zero."""
 
@@ -145,15 +149,28 @@ class Usage:
 class Ended:
     """How a dispatched request ended: completed, failed, aborted or evicted."""
 
-    __slots__ = ("at", "outcome", "phase", "reason", "status", "usage")
+    __slots__ = ("at", "client_path", "engine_path", "outcome", "phase", "reason", "status", "usage")
 
-    def __init__(self, at: float, outcome: Outcome, reason: Reason, *, phase: Phase, status: int, usage: Usage) -> None:
+    def __init__(
+        self,
+        at: float,
+        outcome: Outcome,
+        reason: Reason,
+        *,
+        phase: Phase,
+        status: int,
+        usage: Usage,
+        engine_path: Path | None = None,
+        client_path: Path | None = None,
+    ) -> None:
         self.at = at
         self.outcome = outcome
         self.reason = reason
         self.phase = phase  # where it struck; NONE for completed
         self.status = status  # the engine's; 0 where no head came
         self.usage = usage
+        self.engine_path = engine_path
+        self.client_path = client_path
 
 
 class Exchange(Protocol):

@@ -11,10 +11,10 @@ from plimsoll.gateway.hands import Answer, ClientRequest, Headers
 from plimsoll.gateway.labels import ClientLabels, read_labels
 from plimsoll.gateway.models import Catalogue
 from plimsoll.gateway.openai import BadBody, Body
-from plimsoll.gateway.prompts import TokenRatio
+from plimsoll.gateway.prompts import TokenRatio, entropy
 from plimsoll.gateway.routes import HEALTH, MODELS, find_route, is_messages
 from plimsoll.gateway.vouching import Vouching
-from plimsoll.governor.events import Endpoint, RequestArrived
+from plimsoll.governor.events import ENTROPY_EVERY, Endpoint, RequestArrived
 from plimsoll.policy.policy import Policy, Tenant
 from plimsoll.slo.outcome import Reason
 
@@ -119,6 +119,7 @@ class Intake:
             labels.trace_id,
             _hash_of(request.body),
             labels.parent_span_id,
+            entropy(request.body) if flight.request_id % ENTROPY_EVERY == 0 else None,
         )
 
     def learn(self, body: Body, prompt_tokens: int) -> None:

@@ -10,19 +10,25 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from plimsoll.gateway import fetch
 from plimsoll.gateway.dialects import dialect
-from plimsoll.gateway.dialects.reading import Dialect, Reading
+from plimsoll.gateway.dialects.exporters import EXPORTERS, read_dynamo_load
+from plimsoll.gateway.dialects.reading import Dialect, Reading, over, plausible_state
 from plimsoll.gateway.hands import Clock
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.policy.policy import Policy, Pool
+from plimsoll.requestlog.enginestate import EngineState
 
 PATIENCE: Final = 10.0  # s for one probe to be answered
 MISSES: Final = 3  # unanswered probes in a row that make a replica dead
+EXPORTER_PATIENCE: Final = 0.5  # s: what a replica is must not wait for what others tell of it
+STATE_EVERY: Final = 5.0  # s between looks at what only the log keeps: histograms are a millisecond to read
 SETTLE: Final = 0.01  # s after a change of health before it is reported
 NOT_SERVED: Final = (404, 405, 501)
 _log = logging.getLogger("plimsoll.gateway")
@@ -45,12 +51,17 @@ class ReplicaProbe:
         self._misses = 0
         self._facts: Reading | None = None
         self._reading = Reading()
+        self._state = EngineState()
+        self._state_read_at = -inf
+        self._load = Reading()  # as exporters tell it
+        self.pages: tuple[tuple[str, str], ...] = ()  # of exporters: (kind, base URL)
         self._read_at = 0.0
 
     def report(self) -> ReplicaReport:
         """Its latest state; of a dead one nothing is known but that."""
         reading = self._reading if self.healthy else Reading()
-        return ReplicaReport(self.url, self.healthy, self._read_at, *reading)
+        state = self._state if self.healthy else None
+        return ReplicaReport(self.url, self.healthy, self._read_at, *reading, state)
 
     async def ask(self, patience: float = PATIENCE) -> None:
         """One probe; afterwards `report` is up to date. Never raises for what an engine does."""
@@ -78,9 +89,31 @@ class ReplicaProbe:
         reading = read(page) if status == 200 else Reading()
         if self._facts is None:
             self._facts = await self._ask_facts(patience)
-        self._reading = reading.over(self._facts).plausible()
+        if read_at - self._state_read_at < STATE_EVERY and status == 200:
+            self._reading, self._read_at = reading.over(self._load).over(self._facts).plausible(), read_at
+            return self._alive()
+        state = self._dialect.read_state(page) if status == 200 else EngineState()
+        more = await asyncio.gather(*[self._ask_exporter(kind, url) for kind, url in self.pages])
+        self._load = Reading()
+        for told, load in more:  # the engine's own word goes first
+            state, self._load = over(state, told), self._load.over(load)
+        self._state, self._state_read_at = plausible_state(state), read_at
+        self._reading = reading.over(self._load).over(self._facts).plausible()
         self._read_at = read_at
         return self._alive()
+
+    async def _ask_exporter(self, kind: str, url: str) -> tuple[EngineState, Reading]:
+        """What another page tells of this replica; one that does not answer tells nothing."""
+        try:
+            status, page = await fetch.get(url, "/metrics", (), EXPORTER_PATIENCE)
+        except (OSError, TimeoutError):
+            return EngineState(), Reading()
+        if status != 200:
+            return EngineState(), Reading()
+        told = EXPORTERS[kind](page)
+        if kind != "dynamo":
+            return told, Reading()
+        return over(self._dialect.read_state(page), told), self._dialect.read(page).over(read_dynamo_load(page))
 
     async def _ask_facts(self, patience: float) -> Reading:
         """What it was built with; asked again after each time it was down."""
@@ -107,6 +140,7 @@ class ReplicaProbe:
         self.healthy = False
         self.why = why
         self._facts = None
+        self._load, self._state_read_at = Reading(), -inf
         self._read_at = self._clock()
 
     def _summary(self) -> str:
@@ -154,6 +188,7 @@ class Prober:
                 if known is None or known.engine != pool.engine:
                     known = ReplicaProbe(url, pool.engine, _key(pool), self._clock)
                 known.tls = self.contexts.get(url)
+                known.pages = _pages_of(pool, pool.replicas.index(url))
                 replicas[url] = known
         return replicas
 
@@ -188,6 +223,12 @@ class Prober:
         except TimeoutError:
             pass
         self._changed.clear()
+
+
+def _pages_of(pool: Pool, number: int) -> tuple[tuple[str, str], ...]:
+    """The exporters' pages about the pool's replica of that number."""
+    by_kind = structs.asdict(pool.exporters)
+    return tuple([(kind, urls[number if len(urls) > 1 else 0]) for kind, urls in by_kind.items() if urls])
 
 
 def _key(pool: Pool) -> tuple[tuple[bytes, bytes], ...]:

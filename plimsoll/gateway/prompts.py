@@ -4,6 +4,7 @@ Tokens are estimated from bytes by a ratio that is learnt, model by model, from 
 Prefixes are hashed over the bytes of the prompt's JSON: engines cache by token, and equal bytes are equal tokens.
 """
 
+import zlib
 from typing import Final
 
 from xxhash import xxh3_64
@@ -16,6 +17,21 @@ BLOCK_BYTES: Final = 2048  # the smallest block, about 512 tokens
 ESCAPE_SAMPLE: Final = 4096  # bytes looked at for \\u escapes
 MEDIA_TOKENS: Final = 1024  # an image or sound, before the engine has told
 LARGEST_RATIO: Final = 64.0
+ENTROPY_SAMPLE: Final = 1024  # bytes of a body
+ENTROPY_LEAST: Final = 256
+
+
+def entropy(body: bytes) -> float | None:
+    """Bits a byte that a sample from a body's middle needs once what repeats in it is told once (deflate, RFC 1951).
+
+    Text has 4 to 5, a text that repeats itself below 2. Nothing of the text is kept. None: too short to say.
+    """
+    if len(body) < ENTROPY_LEAST:
+        return None
+    start = max(0, (len(body) - ENTROPY_SAMPLE) // 2)
+    sample = body[start : start + ENTROPY_SAMPLE]
+    packer = zlib.compressobj(1, zlib.DEFLATED, -10, 3)  # a small window: 20 µs where zlib's usual takes 130
+    return 8.0 * (len(packer.compress(sample)) + len(packer.flush())) / len(sample)
 
 
 class TokenRatio:

@@ -6,7 +6,8 @@ from typing import Final, Protocol
 import httptools
 
 from plimsoll.gateway.enginehead import AnswerHead
-from plimsoll.gateway.sockets import set_socket_options
+from plimsoll.gateway.hands import Path
+from plimsoll.gateway.sockets import set_socket_options, tcp_state
 from plimsoll.slo.outcome import Reason
 
 MAX_HEAD: Final = 64 * 1024  # bytes of an engine's head, or of its trailers
@@ -52,6 +53,7 @@ class UpstreamConnection:
         self.got_bytes = False  # of the present answer
         self._keep = False
         self._paused = False
+        self._retransmits = 0  # up to the end of the request before
         self._head_only = False
         self._fault = False
         self._head_bytes = 0
@@ -96,6 +98,14 @@ class UpstreamConnection:
         self.receiver = None
         if self.transport is not None:
             self.transport.abort()
+
+    def path(self) -> Path | None:
+        """How the way to the engine was for the request that now ends: asked once for each."""
+        told = None if self.transport is None else tcp_state(self.transport)
+        if told is None:
+            return None
+        more, self._retransmits = told[1] - self._retransmits, told[1]
+        return told[0], more
 
     def pause(self) -> None:
         """Read nothing more until `resume`."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.policy.policy import Policy, UpstreamTrust
+from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 from plimsoll.slo.timing import Timing
@@ -29,6 +30,10 @@ class Endpoint(StrEnum):
 
 NO_OUTPUT: Final = frozenset({Endpoint.EMBEDDINGS, Endpoint.OTHER})
 """Whose answers are no output tokens: none are reserved for them, and ttft, itl and tpot do not judge them."""
+
+
+ENTROPY_EVERY: Final = 8
+"""Hands measure the entropy of one prompt in so many: enough to see a tenant's prompts change."""
 
 
 class Criticality(StrEnum):
@@ -65,6 +70,7 @@ class RequestArrived(Struct, frozen=True, gc=False, tag=True):
     trace_id: str = ""
     body_hash: int = 0  # of what was sent, so that who sends it again is known; 0: not known
     parent_span_id: str = ""  # the client's span in that trace, 16 hex digits; "": none was sent
+    prompt_entropy: float | None = None  # bits a byte that are left when what repeats is told once; None: not measured
 
 
 class RequestRefused(Struct, frozen=True, gc=False, tag=True):
@@ -123,6 +129,10 @@ class RequestFinished(Struct, frozen=True, gc=False, tag=True):
     output_tokens: int
     cached_tokens: int | None = None  # None: the engine did not say
     phase: Phase = Phase.NONE
+    engine_rtt: float | None = None  # s, smoothed, as the kernel has it when the request ends; None: not told
+    engine_retransmits: int | None = None  # segments sent again to the engine meanwhile
+    client_rtt: float | None = None
+    client_retransmits: int | None = None
 
 
 class ReplicaReport(Struct, frozen=True, gc=False):
@@ -140,6 +150,7 @@ class ReplicaReport(Struct, frozen=True, gc=False):
     prefix_hits: int | None = None
     preemptions: int | None = None
     max_context: int | None = None
+    engine: EngineState | None = None  # what the governor does not need and the log keeps
 
 
 class ReplicasReported(Struct, frozen=True, tag=True):

@@ -45,6 +45,7 @@ class Request:
     trace_id: str
     body_hash: int
     parent_span_id: str
+    prompt_entropy: float | None
     account: Account
     counts: Counts
     tier_queue: TierQueue
@@ -60,6 +61,7 @@ class Request:
             self.asked_tier, self.cause, self.criticality, self.session, self.deadline_at, self.upstream_time,
             self.upstream_trust, self.adapter, self.client_request_id, self.trace_id, self.body_hash,
             self.parent_span_id,
+            self.prompt_entropy,
         ) = astuple(arrived)
         # fmt: on
         self.sequence = sequence  # order of arrival, the last word in every tie

@@ -49,6 +49,10 @@ class Ending:
         self.infeasible_deadline = False
         self.upstream_baseline: float | None = None  # upstream's own median for the cause; None below 100 seen
         self.baseline_from = ""
+        self.engine_rtt: float | None = None
+        self.engine_retransmits: int | None = None
+        self.client_rtt: float | None = None
+        self.client_retransmits: int | None = None
 
     def tpot(self) -> float:
         """Seconds a token after the first; 0.0 where that is not known."""
@@ -67,7 +71,12 @@ class Ending:
 
 def ending_of(event: RequestFinished) -> Ending:
     """What the hands say of the end; fields are read at once, which is cheaper than one by one."""
-    at, request_id, outcome, reason, timing, prompt_tokens, output_tokens, cached_tokens, phase = astuple(event)
+    # fmt: off
+    (
+        at, request_id, outcome, reason, timing, prompt_tokens, output_tokens, cached_tokens, phase,
+        engine_rtt, engine_retransmits, client_rtt, client_retransmits,
+    ) = astuple(event)
+    # fmt: on
     end = Ending(at, outcome, reason, phase)
     end.request_id = request_id
     end.timing = timing
@@ -75,6 +84,8 @@ def ending_of(event: RequestFinished) -> Ending:
     end.first_token_at, end.last_token_at, end.num_tokens, end.itl_max, end.sketches, _, end.client_stall = fields[:7]
     end.stall_before, end.stall_between = fields[8:10]
     end.prompt_tokens, end.output_tokens, end.cached_tokens = prompt_tokens, output_tokens, cached_tokens
+    end.engine_rtt, end.engine_retransmits = engine_rtt, engine_retransmits
+    end.client_rtt, end.client_retransmits = client_rtt, client_retransmits
     return end
 
 
@@ -162,6 +173,7 @@ class Settler:
             None if report is None else report.kv_usage,
             None if report is None else request.report_age,
             request.parent_span_id,
+            request.prompt_entropy, end.engine_rtt, end.engine_retransmits, end.client_rtt, end.client_retransmits,
         )
         # fmt: on
 

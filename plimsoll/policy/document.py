@@ -102,8 +102,8 @@ def examine(text: str, profile_check: ProfileCheck | None = None) -> Examination
 def known_keys() -> list[str]:
     """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
     faults = Faults()
-    whole = "service: {}\ntiers: [{objectives: [{}], run: {}}]\ntenants: [{limits: {adapt: {}}}]\npools: [{tls: {}}]\n"
-    whole += "budget: {exceptions: [{}], changes: [{}]}\nalerts: {channels: [{}]}\n"
+    whole = "service: {}\ntiers: [{objectives: [{}], run: {}}]\ntenants: [{limits: {adapt: {}}}]\n"
+    whole += "pools: [{tls: {}, exporters: {}}]\nbudget: {exceptions: [{}], changes: [{}]}\nalerts: {channels: [{}]}\n"
     whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\nstorage: {}\n"
     top = compose(whole, faults)
     if top is not None:
@@ -262,7 +262,10 @@ def _read_storage(top: Section) -> StorageRules:
     section = top.section("storage")
     if section is None:
         return StorageRules()
-    rules = StorageRules(archive_after=section.duration("archive_after", None))
+    rules = StorageRules(
+        archive_after=section.duration("archive_after", None),
+        states_keep=section.duration("states_keep", StorageRules().states_keep),
+    )
     section.done()
     return rules
 

@@ -88,6 +88,14 @@ class EngineTls(Struct, frozen=True):
     key: str = ""  # its key; "": in the same file
 
 
+class Exporters(Struct, frozen=True):
+    """Metrics pages of others about a pool's replicas: base URLs, one a replica in its order, or one for all."""
+
+    dcgm: tuple[str, ...] = ()
+    lmcache: tuple[str, ...] = ()
+    dynamo: tuple[str, ...] = ()
+
+
 class Pool(Struct, frozen=True):
     """A set of replicas with one purpose. Prompt ranges are half-open: min <= n < max."""
 
@@ -106,6 +114,7 @@ class Pool(Struct, frozen=True):
     engine_key: str | None = None  # name of an environment variable with the key that the engine wants
     tls: EngineTls = EngineTls()
     engine_priority: bool = False  # the engine schedules by `priority`: the tier's rank goes along
+    exporters: Exporters = Exporters()
 
 
 class ExceptionKind(StrEnum):
@@ -268,6 +277,7 @@ class StorageRules(Struct, frozen=True):
     """What becomes of the log with time."""
 
     archive_after: float | None = None  # s after which a projected segment is packed; None: never
+    states_keep: float = 30 * 86_400.0  # s for which what replicas reported is kept
 
 
 class Policy(Struct, frozen=True):

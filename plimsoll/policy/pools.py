@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from plimsoll.policy.policy import EngineTls, Pool
+from plimsoll.policy.policy import EngineTls, Exporters, Pool
 from plimsoll.policy.section import Section
 from plimsoll.policy.tiers import read_name
 from plimsoll.units import format_tokens, parse_tokens
@@ -69,6 +69,7 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         engine_key=_read_variable(section),
         engine_priority=section.flag("engine_priority", False),
         tls=_read_tls(section),
+        exporters=_read_exporters(section),
     )
     section.done()
     if section.has("tls") and pool.replicas and not any(url.startswith("https:") for url in pool.replicas):
@@ -97,6 +98,30 @@ def _read_tls(pool: Section) -> EngineTls:
         if tls.ca:
             section.fault("ca", "never looked at: verify is false")
     return tls
+
+
+def _read_exporters(pool: Section) -> Exporters:
+    section = pool.section("exporters")
+    if section is None:
+        return Exporters()
+    num = len(pool.texts("replicas"))
+    read = {name: _read_pages(section, name, num) for name in Exporters.__struct_fields__}
+    section.done()
+    return Exporters(**read)
+
+
+def _read_pages(section: Section, name: str, num_replicas: int) -> tuple[str, ...]:
+    found = []
+    for i, (text, line) in enumerate(section.texts(name)):
+        url = text.strip().rstrip("/")
+        wrong = _wrong_with(url)
+        if wrong:
+            section.faults.add(f"{section.at(name)}[{i}]", line, wrong, "for example http://10.0.0.1:9400")
+        else:
+            found.append(url)
+    if len(found) not in {0, 1, num_replicas}:
+        section.fault(name, f"{len(found)} pages for {num_replicas} replicas", "give one for each, or one for all")
+    return tuple(found)
 
 
 def _read_replicas(section: Section, known: dict[str, str], pool: str) -> tuple[str, ...]:

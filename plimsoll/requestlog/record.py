@@ -69,6 +69,11 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     report_kv_usage: float | None
     report_age: float | None
     parent_span_id: str = ""
+    prompt_entropy: float | None = None  # bits a byte of the prompt that repetition leaves
+    engine_rtt: float | None = None  # s, smoothed, of the connection to the engine at the request's end
+    engine_retransmits: int | None = None  # segments sent again on it during the request
+    client_rtt: float | None = None
+    client_retransmits: int | None = None
 
 
 def format_request_id(request_id: int) -> str:

@@ -23,3 +23,4 @@ class Arrival(Struct, frozen=True, gc=False):
     streaming: bool = True
     patience: float = inf  # s after which the client leaves
     upstream_time: float | None = None
+    prompt_entropy: float | None = None  # bits a byte

@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from plimsoll.governor.events import Criticality, Endpoint, RequestArrived
+from plimsoll.governor.events import ENTROPY_EVERY, Criticality, Endpoint, RequestArrived
 from plimsoll.policy.policy import UpstreamTrust
 from plimsoll.sim.flight import Flight
 
@@ -40,6 +40,12 @@ def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust) -> Request
         inf,
         flight.upstream_time,
         upstream_trust,
+        "",
+        "",
+        "",
+        0,
+        "",
+        flight.prompt_entropy if flight.request_id % ENTROPY_EVERY == 0 else None,
     )
 
 

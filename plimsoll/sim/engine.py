@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.sim.job import Job, Output
 from plimsoll.sim.kvcache import KvCache
 from plimsoll.slo.measured import Timing, TokenRun
@@ -75,3 +76,7 @@ class Engine:
     def report(self, at: float) -> ReplicaReport:
         """What it would say of itself. Call `advance(at)` before."""
         raise NotImplementedError
+
+    def state(self) -> EngineState:
+        """What it would tell beyond its load, at the instant last advanced to."""
+        return EngineState()

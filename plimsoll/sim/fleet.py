@@ -61,11 +61,17 @@ class Fleet:
         replica.cancel(job_id)
         self.wakes.set(number, replica.next_at())
 
-    def report(self, at: float) -> tuple[ReplicaReport, ...]:
-        """What all say of themselves. Everything due by then has been told before, so advancing brings nothing new."""
+    def report(self, at: float, *, states: bool = False) -> tuple[ReplicaReport, ...]:
+        """What all say of themselves. Everything due by then has been told before, so advancing brings nothing new.
+
+        With `states` also what the governor does not need.
+        """
         for replica in self.replicas:
             replica.advance(at)
         reports = [replica.report(at) for replica in self.replicas]
+        if states:
+            for number, replica in enumerate(self.replicas):
+                reports[number] = structs.replace(reports[number], engine=replica.state())
         for number in self.down:
             reports[number] = structs.replace(reports[number], healthy=False)
         return tuple(reports)

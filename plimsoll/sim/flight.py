@@ -27,13 +27,14 @@ class Flight:
     streaming: bool
     patience: float
     upstream_time: float | None
+    prompt_entropy: float | None
 
     def __init__(self, request_id: int, arrival: Arrival) -> None:
         # fmt: off
         (
             self.starts_at, self.tenant, self.model, self.prompt_tokens, self.output_tokens, self.max_output_tokens,
             self.hashes, self.hash_tokens, self.asked_tier, self.cause, self.session, self.criticality,
-            self.streaming, self.patience, self.upstream_time,
+            self.streaming, self.patience, self.upstream_time, self.prompt_entropy,
         ) = astuple(arrival)
         # fmt: on
         self.request_id = request_id

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from plimsoll.engine.features import Lora
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.sim.engine import Counts, Engine
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import ENDED, FINISHED, FIRST_TOKEN, Job, Output
@@ -66,6 +67,8 @@ class GatedReplica(Engine):
         self.tiers = TieredKv(profile.kv_tiers) if profile.kv_tiers else None
         self.adapters = Adapters(profile.lora) if profile.lora else None
         self._now = start_at
+        self._started_at = start_at
+        self._num_wakes = 1  # times its model was loaded
         self._cold = profile.cold_start
         self._warm_at = start_at + self._cold.seconds if self._cold else start_at
         self._quiet_since = self._warm_at  # since when it has nothing to do, where it has not
@@ -86,6 +89,7 @@ class GatedReplica(Engine):
         cold = self._cold
         if cold is not None and cold.asleep_after and self.num_jobs == 0 and at - self._quiet_since > cold.asleep_after:
             self._warm_at = at + cold.seconds
+            self._num_wakes += 1
         self._held[job.id] = job
         if self._warm_at > at:
             self._note(self._warm_at, PREPARE, job)
@@ -155,6 +159,20 @@ class GatedReplica(Engine):
         """As the engine inside, with those before the gate among the waiting."""
         told = self.inner.report(at)
         return replace(told, waiting=(told.waiting or 0) + len(self._held))
+
+    def state(self) -> EngineState:
+        """As the engine inside, with adapters, its starts, and KV brought up from below."""
+        adapters, tiers = self.adapters, self.tiers
+        waiting = {job.adapter for job in self._held.values() if job.adapter}
+        return replace(
+            self.inner.state(),
+            started_at=self._started_at if self._started_at > -inf else None,
+            adapter_loads=adapters.num_loads if adapters is not None else None,
+            adapters_waiting=len(waiting) if adapters is not None else None,
+            model_loads=self._num_wakes if self._cold is not None else None,
+            loaded_bytes=tiers.loaded_bytes if tiers is not None else None,
+            loading_time=tiers.loading_time if tiers is not None else None,
+        )
 
     # What happens to a job before it enters.
 

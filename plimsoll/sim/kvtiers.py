@@ -106,6 +106,8 @@ class TieredKv:
 
     def __init__(self, spec: KvTiers) -> None:
         self.tiers = [Tier(tier, spec.eviction, spec.protected_ratio) for tier in spec.tiers]
+        self.loaded_bytes = 0.0  # that requests asked for
+        self.loading_time = 0.0  # s that they waited for it
         self.num_prewarmed = 0  # entries moved up ahead of need
         self._bytes = spec.bytes_per_token
         self._every = spec.prewarm_every if spec.eviction is Eviction.SEGMENTED else 0.0
@@ -134,7 +136,10 @@ class TieredKv:
         for tier, entries in enumerate(wanted):
             if entries:
                 there = max([at, *(entry.ready_at for entry in entries)])  # one that is on its way is waited for
-                ready = max(ready, self.tiers[tier].read(sum(entry.size for entry in entries), there))
+                size = sum(entry.size for entry in entries)
+                ready = max(ready, self.tiers[tier].read(size, there))
+                self.loaded_bytes += size
+        self.loading_time += ready - at
         for tier in range(len(self.tiers)):
             for entry in wanted[tier]:
                 self._used(tier, entry, ready)

@@ -46,7 +46,8 @@ _MICROSECONDS: Final = 1e6
 
 
 class Simulation:
-    """One run. `settled` gets each Settle as it is made; `seen` each decision (for parity and live views)."""
+    """One run. `settled` gets each Settle as it is made; `seen` each decision (for parity
+    and live views), `reported` what replicas said, with the states that live probes would read."""
 
     def __init__(  # noqa: PLR0917 - what a run is made of
         self,
@@ -57,6 +58,7 @@ class Simulation:
         start_at: float = EPOCH,
         seen: Callable[[float, Decision], None] | None = None,
         outages: Iterable[Outage] = (),
+        reported: Callable[[ReplicasReported], None] | None = None,
     ) -> None:
         self.policy = policy
         self.now = start_at
@@ -69,6 +71,7 @@ class Simulation:
         self._began = False
         self._settled = settled
         self._seen = seen
+        self._reported = reported
         self._agenda = Agenda()
         self.fleet = Fleet(policy, profiles, start_at)
         self._wakes = self.fleet.wakes
@@ -148,7 +151,10 @@ class Simulation:
 
     def _report(self) -> None:
         self._report_at = self.now + self._probe_every
-        self._send(ReplicasReported(self.now, self.fleet.report(self.now)))
+        told = ReplicasReported(self.now, self.fleet.report(self.now, states=self._reported is not None))
+        if self._reported is not None:
+            self._reported(told)
+        self._send(told)
 
     def _draw_next(self) -> None:
         self._next = arrival = next(self._arrivals, None)

@@ -15,6 +15,8 @@ class Drafting:
         self._off_above = spec.off_above
         self._acceptance = {name: list(chances) for name, chances in spec.acceptance.items()}
         self._default = self._acceptance["default"]
+        self.num_guessed = 0
+        self.num_kept = 0
         self._time = spec.draft_time
         self._time_per_sequence = spec.draft_time_per_sequence
 
@@ -30,6 +32,8 @@ class Drafting:
         kept = 0
         while kept < job.guesses and draw < chances[kept]:
             kept += 1
+        self.num_guessed += job.guesses
+        self.num_kept += kept
         return kept
 
     def time(self, longest: int, total: int) -> float:

@@ -10,6 +10,7 @@ from math import inf
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import MANY, StepTime
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.sim.engine import Counts, Engine
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import (
@@ -36,6 +37,7 @@ class SteppingReplica(Engine):
         self.name = name
         self._num_steps = 0
         self._num_beyond_fit = 0
+        self._num_made = 0  # output tokens
         self._fitted_tokens = profile.fitted_max_tokens or MANY
         self._fitted_context = profile.fitted_max_context or MANY
         self._thresholds = thresholds or []
@@ -135,6 +137,27 @@ class SteppingReplica(Engine):
             max_context=self.profile.max_context,
         )
 
+    def state(self) -> EngineState:
+        """What it would tell beyond its load: draft tokens, and the work of the step that runs now."""
+        num, context, guesses, guessed, kept = 0, 0, 0, 0, 0
+        for batch in self.ranks:
+            for job in batch.members:
+                if job.state == DECODE:
+                    num += 1
+                    context += job.computed
+                    guesses += job.guesses
+            if batch.drafting is not None:
+                guessed += batch.drafting.num_guessed
+                kept += batch.drafting.num_kept
+        drafts = self.profile.speculation is not None
+        return EngineState(
+            output_tokens=self._num_made,
+            draft_tokens=guessed if drafts else None,
+            accepted_tokens=kept if drafts else None,
+            balancedness=self._steps.balancedness(num + guesses) if num else None,
+            memory_active=self._steps.at_work(num, context, guesses) if num else None,
+        )
+
     # Steps.
 
     def _schedule(self, now: float) -> None:
@@ -214,6 +237,7 @@ class SteppingReplica(Engine):
 
     def _produced(self, job: Job, num: int, at: float) -> None:
         job.generated += num
+        self._num_made += num
         job.last_token_at = at
         if job.generated == job.output_tokens:
             self._finish(job, at)

@@ -75,6 +75,7 @@ class TenantProfile(Struct, frozen=True, dict=True):
     streaming: bool = True
     patience: float = inf
     upstream: Lengths | None = None  # time spent before us, ms
+    entropy: float | None = None  # bits a byte of its prompts, as the gateway would measure; None: not told
     phase: int = 0  # a tenant that changes more than its rate is several profiles of one name, one after another
     clock_at: float = 0.0  # s since Monday 00:00, in the tenant's zone, when the workload starts
 

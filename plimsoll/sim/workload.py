@@ -233,6 +233,7 @@ class _Tenant:
             profile.streaming,
             profile.patience,
             upstream,
+            profile.entropy,
         )
 
     def _shared_hashes(self, variant: int) -> tuple[int, ...]:

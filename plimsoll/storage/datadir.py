@@ -5,6 +5,7 @@ DIR/lock             held by the gateway that writes; names its process
 DIR/policy.yaml      copy of the policy in force, for people (the journal holds every version)
 DIR/journal/         the log itself
 DIR/requests/        Parquet files, one a range of the log
+DIR/states/          the same of what replicas reported
 DIR/ledger.sqlite    the books
 """
 
@@ -36,6 +37,7 @@ class DataDirectory:
         self.root = root
         self.journal = root / "journal"
         self.requests = root / "requests"
+        self.states = root / "states"
         self.ledger = root / "ledger.sqlite"
         self.policy = root / "policy.yaml"
         self.identity_file = root / "plimsoll.json"

@@ -89,6 +89,8 @@ class Projections:
 
     def archive(self, at: float, policy: Policy | None) -> int:
         """Pack old segments where the policy says so; how many."""
+        if policy is not None:
+            self._requests.states.keep = policy.storage.states_keep
         after = None if policy is None else policy.storage.archive_after
         if after is None:
             return 0

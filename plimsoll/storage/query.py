@@ -14,13 +14,16 @@ import pyarrow.parquet as pq
 from plimsoll.errors import StorageError
 from plimsoll.governor.decisions import Settle
 from plimsoll.requestlog.codec import RowKind
+from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.requestlog.record import Record
+from plimsoll.storage import statelog
 from plimsoll.storage.chosen import quoted
 from plimsoll.storage.columns import SCHEMA, records_of, table_of
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.logfiles import LogFile, log_files
 from plimsoll.storage.reader import first_offset, read_rows
-from plimsoll.storage.rows import decode_settle
+from plimsoll.storage.rows import decode_settle, states_of
+from plimsoll.storage.statelog import slices
 
 BATCH: Final = 8192
 
@@ -39,7 +42,7 @@ def records(directory: Path) -> Iterator[Record]:
                     yield from records_of(pa.Table.from_batches([batch]))
         except (pa.ArrowInvalid, OSError) as error:
             raise _unusable(paths, f"{file.path.name}: {error}") from error
-    for settles, _ in _tail(paths, files):
+    for settles, _ in _tail(paths, files, []):
         for settle in settles:
             yield settle.record
 
@@ -47,11 +50,13 @@ def records(directory: Path) -> Iterator[Record]:
 def connect(directory: Path) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB connection with a view `requests` of all records that were written by now.
 
-    Its columns are those of `requestlog/record.py`, `entries` and `log_offset`. The caller closes it.
+    Its columns are those of `requestlog/record.py`, `entries` and `log_offset`; those of a second view, `states`, are
+    those of `requestlog/enginestate.py`, one row a replica and window. The caller closes it.
     """
     paths = _checked(directory)
     files = log_files(paths.requests)
-    tail = pa.concat_tables([SCHEMA.empty_table(), *(table_of(*chunk) for chunk in _tail(paths, files))])
+    windows: list[ReplicaWindow] = []
+    tail = pa.concat_tables([SCHEMA.empty_table(), *(table_of(*chunk) for chunk in _tail(paths, files, windows))])
     connection = duckdb.connect(":memory:")
     connection.register("journal_tail", tail)
     parts = ["SELECT * FROM journal_tail"]
@@ -63,7 +68,23 @@ def connect(directory: Path) -> duckdb.DuckDBPyConnection:
     except duckdb.Error as error:
         connection.close()
         raise _unusable(paths, str(error).partition("\n")[0]) from error
+    _add_states(connection, slices(paths.states), windows)
     return connection
+
+
+def _add_states(connection: duckdb.DuckDBPyConnection, files: list[LogFile], windows: list[ReplicaWindow]) -> None:
+    """The view `states`. A range that was written and not yet counted as written is in the tail too: once each."""
+    connection.register("states_tail", statelog.table_of(windows))
+    parts = ["SELECT * FROM states_tail"]
+    if files:
+        names = ", ".join(quoted(str(file.path)) for file in files)
+        parts.append(f"SELECT * FROM read_parquet([{names}], union_by_name = true)")
+    every = " UNION ALL BY NAME ".join(parts)
+    try:
+        connection.execute(f"CREATE VIEW states AS SELECT DISTINCT * FROM ({every})")
+    except duckdb.Error as error:
+        connection.close()
+        raise StorageError(f"a slice of replicas' states is damaged, remove it: {error}") from error
 
 
 def _unusable(paths: DataDirectory, why: str) -> StorageError:
@@ -78,8 +99,13 @@ def _checked(directory: Path) -> DataDirectory:
     return paths
 
 
-def _tail(paths: DataDirectory, files: list[LogFile]) -> Iterator[tuple[list[Settle], list[int]]]:
-    """What the journal holds beyond the files, in chunks, with the offsets at which the rows end."""
+def _tail(
+    paths: DataDirectory, files: list[LogFile], windows: list[ReplicaWindow]
+) -> Iterator[tuple[list[Settle], list[int]]]:
+    """What the journal holds beyond the files, in chunks, with the offsets at which the rows end.
+
+    Replicas' states that it meets are added to `windows`.
+    """
     settles: list[Settle] = []
     offsets: list[int] = []
     start = files[-1].end if files else first_offset(paths.journal)
@@ -90,5 +116,7 @@ def _tail(paths: DataDirectory, files: list[LogFile]) -> Iterator[tuple[list[Set
             if len(settles) == BATCH:
                 yield settles, offsets
                 settles, offsets = [], []
+        elif row.kind == RowKind.NOTE:
+            windows += states_of(row.payload)
     if settles:
         yield settles, offsets

@@ -14,16 +14,20 @@ import pyarrow.parquet as pq
 
 from plimsoll.governor.decisions import Settle
 from plimsoll.requestlog.codec import RowKind
+from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.storage.columns import SCHEMA, table_of
 from plimsoll.storage.datadir import DataDirectory, sync_directory
 from plimsoll.storage.logfiles import LogFile, all_files, end_of, file_name, log_files
 from plimsoll.storage.reader import read_rows, sync_range
-from plimsoll.storage.rows import decode_settle
+from plimsoll.storage.rows import decode_settle, states_of
+from plimsoll.storage.statelog import StateLog
 
 MAX_ROWS: Final = 20_000
 """Rows of a file before merging: what is held in memory at once."""
 ENOUGH_BYTES: Final = MAX_ROWS * 600
 """Bytes of the log after which a file is written at once."""
+ENOUGH_WINDOWS: Final = 5_000
+"""Windows of replicas' states after which a file is written though no request ended meanwhile."""
 MAX_AGE: Final = 30.0
 """s after which a file is written though it is small; queries read the journal's tail, so nobody waits for it."""
 MERGE_AT: Final = 16
@@ -42,6 +46,7 @@ class RequestLog:
         self._journal = paths.journal
         self._requests = paths.requests
         self._requests.mkdir(exist_ok=True)
+        self.states = StateLog(paths.states)
         for part in self._requests.glob("*.part"):
             part.unlink()
         self.offset = end_of(self._requests, self._journal)
@@ -65,16 +70,20 @@ class RequestLog:
     def _write_next(self) -> bool:
         settles: list[Settle] = []
         offsets: list[int] = []
+        windows: list[ReplicaWindow] = []
         end = self.offset
         for row in read_rows(self._journal, self.offset):
             if row.kind == RowKind.SETTLE:
                 settles.append(decode_settle(row.payload))
                 offsets.append(row.end)
+            elif row.kind == RowKind.NOTE:
+                windows += states_of(row.payload)
             end = row.end
             if len(settles) == MAX_ROWS:
                 break
-        if settles:
+        if settles or len(windows) >= ENOUGH_WINDOWS:
             sync_range(self._journal, self.offset, end)
+            self.states.write(self.offset, end, windows)  # first: the file of requests says how far both have come
             self._publish(self.offset, end, [table_of(settles, offsets)])
             self.offset = end
             self._merge()

@@ -8,7 +8,8 @@ from msgspec import Struct
 from plimsoll.governor.decisions import Settle
 from plimsoll.ledger.decided import Decided
 from plimsoll.ledger.entry import Entry
-from plimsoll.requestlog.codec import Open, encode
+from plimsoll.requestlog.codec import Open, decode_note, encode
+from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.requestlog.record import Record
 from plimsoll.slo.verdict import Verdict
 
@@ -22,6 +23,10 @@ DECISION_NOTE: Final = "decision"
 """Kind of the note with a decision about budgets, booked once under its key: data is a msgpack `Decided`."""
 BUDGETS_NOTE: Final = "budgets"
 """Kind of the note with what the governor was told of budgets: data is a msgpack `BudgetsReported`."""
+
+
+STATES_NOTE: Final = "states"
+"""Kind of the note with replicas' states in one window of time: data is a msgpack array of `ReplicaWindow`."""
 
 
 class Brief(Struct, frozen=True, array_like=True, gc=False):
@@ -75,6 +80,7 @@ _record_decoder: Final = msgspec.msgpack.Decoder(Record)
 _decision_decoder: Final = msgspec.msgpack.Decoder(Decided)
 _checkpoint_decoder: Final = msgspec.msgpack.Decoder(Checkpoint)
 _entries_decoder: Final = msgspec.msgpack.Decoder(tuple[Entry, ...])
+_states_decoder: Final = msgspec.msgpack.Decoder(tuple[ReplicaWindow, ...])
 _synced_decoder: Final = msgspec.msgpack.Decoder(int)
 
 
@@ -109,6 +115,17 @@ def decode_checkpoint(data: bytes | memoryview) -> Checkpoint:
 def decode_entries(data: bytes | memoryview) -> tuple[Entry, ...]:
     """The entries of an `entries` note."""
     return _entries_decoder.decode(data)
+
+
+def decode_states(data: bytes | memoryview) -> tuple[ReplicaWindow, ...]:
+    """The windows of a `states` note."""
+    return _states_decoder.decode(data)
+
+
+def states_of(payload: bytes | memoryview) -> tuple[ReplicaWindow, ...]:
+    """The windows that a note's row has; none of any other note."""
+    note = decode_note(payload)
+    return decode_states(note.data) if note.kind == STATES_NOTE else ()
 
 
 def decode_synced(data: bytes | memoryview) -> int:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from plimsoll.gateway.dialects import llamacpp, tgi, vllm
 from plimsoll.gateway.dialects.dialect import DIALECTS, of
+from plimsoll.gateway.dialects.exporters import EXPORTERS, read_dynamo_load
 from plimsoll.gateway.dialects.exposition import Exposition
-from plimsoll.gateway.dialects.reading import Reading
+from plimsoll.gateway.dialects.reading import Reading, plausible_state
+from plimsoll.requestlog.enginestate import EngineState, Histogram
 
 
 def sample(name: str) -> bytes:
@@ -37,6 +39,75 @@ def sample(name: str) -> bytes:
 )
 def test_real_pages(name: str, engine: str, expected: Reading) -> None:
     assert of(engine).read(sample(name)) == expected
+
+
+def told(state: EngineState) -> dict[str, object]:
+    values = {name: getattr(state, name) for name in state.__struct_fields__}
+    short = {name: value.counts[-1] if isinstance(value, Histogram) else value for name, value in values.items()}
+    return {name: value for name, value in short.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "expected"),
+    [
+        (
+            "vllm.prom", "vllm",
+            {"output_tokens": 96540, "draft_tokens": 15600, "accepted_tokens": 9120, "loaded_tokens": 98304,
+             "ttft": 80, "itl": 400, "queue": 80},
+        ),
+        (
+            "vllm-cpu-live.prom", "vllm",
+            {"started_at": 1795958090.05, "output_tokens": 70953, "loaded_tokens": 0, "ttft": 1335, "itl": 69618,
+             "queue": 1327},
+        ),
+        ("vllm-v0.prom", "vllm", {"itl": 29}),
+        (
+            "trtllm-serve.prom", "trtllm",
+            {"output_tokens": 96540, "draft_tokens": 15600, "accepted_tokens": 9120, "loaded_bytes": 3.1e9, "ttft": 80,
+             "itl": 80, "queue": 80},
+        ),
+        ("triton-trtllm.prom", "trtllm", {}),
+        ("tgi.prom", "tgi", {"accepted_tokens": 40, "itl": 80, "queue": 80}),
+        ("llamacpp.prom", "llamacpp", {"output_tokens": 7801, "draft_tokens": 300, "accepted_tokens": 200}),
+        ("llamacpp-live.prom", "llamacpp", {"output_tokens": 46382, "draft_tokens": 0, "accepted_tokens": 0}),
+    ],
+)  # fmt: skip
+def test_states_of_real_pages(name: str, engine: str, expected: dict[str, object]) -> None:
+    assert told(plausible_state(of(engine).read_state(sample(name)))) == expected
+
+
+def test_sglangs_summaries_and_guesses() -> None:
+    state = of("sglang").read_state(sample("sglang.prom"))
+    assert (state.output_tokens, state.draft_tokens, state.accepted_tokens) == (96540, 47992, 15717)
+    assert state.balance_total == pytest.approx(2.5135945663618253 * (state.balance_looks or 0))
+    assert state.ttft is not None
+    assert state.ttft.counts[-1] == 160, "series by is_streaming are added up"
+
+
+def test_waiting_adapters_are_those_of_the_newest_series() -> None:
+    page = b'vllm:lora_requests_info{waiting_lora_adapters="a,b"} 10\nvllm:lora_requests_info{waiting_lora_adapters=""} 9\n'
+    assert vllm.read_state(page).adapters_waiting == 2
+
+
+def test_exporters() -> None:
+    dcgm = EXPORTERS["dcgm"](sample("dcgm.prom"))
+    assert (dcgm.pcie_rate, dcgm.nvlink_rate) == (8.4e9, 162e9)
+    assert (dcgm.tensor_active, dcgm.memory_active, dcgm.sm_clock) == (0.41, 0.63, 1980.0)
+    lmcache = EXPORTERS["lmcache"](sample("lmcache.prom"))
+    assert lmcache.loaded_tokens == 24726
+    assert lmcache.loading_time == pytest.approx(225.719, abs=1e-3)
+    page = b"dynamo_component_inflight_requests 3\ndynamo_component_kvstats_active_blocks 50\n"
+    page += b"dynamo_component_kvstats_total_blocks 200\n"
+    assert read_dynamo_load(page) == Reading(3, None, 0.25, 200)
+    assert EXPORTERS["dcgm"](b"DCGM_FI_DEV_SM_CLOCK 9223372036854775794\n") == EngineState()
+
+
+@given(st.binary(max_size=400))
+def test_no_page_breaks_a_state(page: bytes) -> None:
+    for dialect in DIALECTS.values():
+        assert dialect.read_state(page) == EngineState()
+    for read in EXPORTERS.values():
+        assert read(page) == EngineState()
 
 
 def test_slots_tell_what_metrics_would() -> None:

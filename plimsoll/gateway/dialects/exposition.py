@@ -4,7 +4,9 @@ An engine's page has hundreds of lines and is read every second from every repli
 """
 
 import re
-from math import isfinite
+from math import inf, isfinite
+
+from plimsoll.requestlog.enginestate import Histogram
 
 _LABEL = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
@@ -55,10 +57,33 @@ class Exposition:
         total = self.total(*names, **labels)
         return None if total is None else int(total)
 
+    def histogram(self, *names: str) -> Histogram | None:
+        """All series of the first histogram of these names that is there, added up, by their bounds; None: unknown."""
+        for name in names:
+            total = self.total(f"{name}_sum")
+            counts: dict[float, float] = {}
+            for labels, value in self.samples(f"{name}_bucket"):
+                bound = _bound(labels.get(b"le", b""))
+                if bound is not None:
+                    counts[bound] = counts.get(bound, 0.0) + value
+            if counts and total is not None:
+                bounds = tuple(sorted(counts))
+                return Histogram(total, bounds, tuple([int(counts[bound]) for bound in bounds]))
+        return None
+
+    def texts(self, name: str, label: str) -> list[str]:
+        """A label's texts, those of the series with the greatest value last."""
+        found = sorted(self.samples(name), key=lambda sample: sample[1])
+        return [labels[label.encode()].decode("utf-8", "replace") for labels, _ in found if label.encode() in labels]
+
     def label(self, name: str, label: str) -> list[int]:
         """A label that holds a whole number, of every series of that name that has it."""
         texts = [labels.get(label.encode(), b"") for labels, _ in self.samples(name)]
         return [int(text) for text in texts if text.isdigit() and len(text) < 20]
+
+
+def _bound(text: bytes) -> float | None:
+    return inf if text == b"+Inf" else _number(text)
 
 
 def _number(text: bytes) -> float | None:

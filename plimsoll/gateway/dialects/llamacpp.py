@@ -8,6 +8,7 @@ import msgspec
 
 from plimsoll.gateway.dialects.exposition import Exposition
 from plimsoll.gateway.dialects.reading import Dialect, Reading
+from plimsoll.requestlog.enginestate import EngineState
 
 
 def read(page: bytes) -> Reading:
@@ -20,6 +21,16 @@ def read(page: bytes) -> Reading:
         waiting=metrics.count("llamacpp:requests_deferred"),
         prefix_queries=read_tokens + cached if read_tokens is not None and cached is not None else None,
         prefix_hits=cached,
+    )
+
+
+def read_state(page: bytes) -> EngineState:
+    """`/metrics`: counters, no histograms."""
+    metrics = Exposition(page)
+    return EngineState(
+        output_tokens=metrics.count("llamacpp:tokens_predicted_total"),
+        draft_tokens=metrics.count("llamacpp:spec_decode_num_draft_tokens_total"),
+        accepted_tokens=metrics.count("llamacpp:spec_decode_num_accepted_tokens_total"),
     )
 
 
@@ -56,4 +67,4 @@ def _slots(num: int | None, context: int | None) -> Reading:
     return Reading(kv_blocks=num if context else None, block_size=context if num else None, max_context=context)
 
 
-DIALECT = Dialect("/metrics", read, "/props", read_facts, "/slots", read_slots)
+DIALECT = Dialect("/metrics", read, "/props", read_facts, "/slots", read_slots, read_state)

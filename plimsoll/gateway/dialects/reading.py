@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
+from plimsoll.requestlog.enginestate import EngineState, Histogram
+
 
 class Reading(NamedTuple):
     """The parts of a `ReplicaReport` that engines tell. Tokens and blocks as there."""
@@ -44,8 +48,36 @@ def _can_be(name: str, value: float | None) -> bool:
     return value is not None and low <= value <= high
 
 
+def nothing(_page: bytes) -> EngineState:
+    """Of engines that tell no more than their load."""
+    return EngineState()
+
+
+def over(state: EngineState, other: EngineState) -> EngineState:
+    """A state, with what it does not say taken from another."""
+    missing = {name: value for name, value in structs.asdict(other).items() if getattr(state, name) is None}
+    return structs.replace(state, **missing)
+
+
+def plausible_state(state: EngineState) -> EngineState:
+    """A state, with what no engine can mean taken as not said."""
+    said = structs.asdict(state)
+    return EngineState(**{name: said[name] if _is_told(name, said[name]) else None for name in said})
+
+
+def _is_told(name: str, value: float | Histogram | None) -> bool:
+    if isinstance(value, Histogram):
+        return value.total >= 0.0 and all(0 <= count <= _COUNTER[1] for count in value.counts)
+    if name in ("balancedness", "tensor_active", "memory_active"):
+        return value is not None and 0.0 <= value <= 1.0
+    return value is not None and _COUNTER[0] <= value <= _COUNTER[1]
+
+
 class Dialect(NamedTuple):
-    """Where to look and how to read it. `facts` is asked once after an engine has come up: what it was built with."""
+    """Where to look and how to read it. `facts` is asked once after an engine has come up: what it was built with.
+
+    `read_state` reads from the same page what the governor does not need and the log keeps.
+    """
 
     path: str
     read: Callable[[bytes], Reading]
@@ -53,6 +85,7 @@ class Dialect(NamedTuple):
     read_facts: Callable[[bytes], Reading] = lambda _: Reading()
     spare_path: str = ""  # asked where `path` is not served (404, 405, 501)
     read_spare: Callable[[bytes], Reading] = lambda _: Reading()
+    read_state: Callable[[bytes], EngineState] = nothing
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:

@@ -7,6 +7,7 @@ import msgspec
 
 from plimsoll.gateway.dialects.exposition import Exposition
 from plimsoll.gateway.dialects.reading import Dialect, Reading
+from plimsoll.requestlog.enginestate import EngineState
 
 
 def read(page: bytes) -> Reading:
@@ -29,6 +30,31 @@ def read(page: bytes) -> Reading:
         preemptions=_by_rank(metrics, "sglang:num_retracted_requests_total"),
         max_context=_by_rank(metrics, "sglang:context_len", summed=False),
     )
+
+
+def read_state(page: bytes) -> EngineState:
+    """`/metrics`. Experts' balance is a summary: a sum and a count."""
+    metrics = Exposition(page)
+    return EngineState(
+        started_at=metrics.total("process_start_time_seconds"),
+        output_tokens=_by_rank(metrics, "sglang:generation_tokens_total"),
+        balance_total=metrics.total("sglang:eplb_balancedness_sum"),
+        balance_looks=metrics.count("sglang:eplb_balancedness_count"),
+        loaded_tokens=_by_rank(metrics, "sglang:load_back_tokens_total"),
+        ttft=metrics.histogram("sglang:time_to_first_token_seconds"),
+        itl=metrics.histogram("sglang:inter_token_latency_seconds", "sglang:time_per_output_token_seconds"),
+        queue=metrics.histogram("sglang:queue_time_seconds"),
+        **_guesses(metrics),
+    )
+
+
+def _guesses(metrics: Exposition) -> dict[str, int]:
+    """It counts verifications; each has so many draft tokens, of which its mean accept length, less one, were right."""
+    calls = metrics.count("sglang:spec_verify_calls_total")
+    drafts, length = metrics.mean("sglang:spec_num_draft_tokens"), metrics.mean("sglang:spec_accept_length")
+    if calls is None or drafts is None or length is None:
+        return {}
+    return {"draft_tokens": int(calls * drafts), "accepted_tokens": int(calls * max(0.0, length - 1.0))}
 
 
 def _by_rank(metrics: Exposition, name: str, *, summed: bool = True) -> int | None:
@@ -55,4 +81,4 @@ def read_facts(page: bytes) -> Reading:
     return Reading(kv_blocks=blocks, block_size=size if blocks else None, max_context=info.max_model_len)
 
 
-DIALECT = Dialect("/metrics", read, "/get_server_info", read_facts)
+DIALECT = Dialect("/metrics", read, "/get_server_info", read_facts, read_state=read_state)

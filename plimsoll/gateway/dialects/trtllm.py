@@ -2,6 +2,7 @@
 
 from plimsoll.gateway.dialects.exposition import Exposition
 from plimsoll.gateway.dialects.reading import Dialect, Reading, ratio
+from plimsoll.requestlog.enginestate import EngineState
 
 TRITON_REQUESTS = "nv_trt_llm_request_metrics"
 TRITON_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
@@ -29,6 +30,21 @@ def _read_serve(metrics: Exposition) -> Reading:
     )
 
 
+def read_state(page: bytes) -> EngineState:
+    """`/prometheus/metrics` of trtllm-serve; Triton's page has none of it."""
+    metrics = Exposition(page)
+    return EngineState(
+        started_at=metrics.total("process_start_time_seconds"),
+        output_tokens=metrics.count("trtllm_generation_tokens_total"),
+        draft_tokens=metrics.count("trtllm_spec_decode_num_draft_tokens_total"),
+        accepted_tokens=metrics.count("trtllm_spec_decode_num_accepted_tokens_total"),
+        loaded_bytes=metrics.total("trtllm_kv_cache_onboard_bytes_total"),
+        ttft=metrics.histogram("trtllm_time_to_first_token_seconds"),
+        itl=metrics.histogram("trtllm_time_per_output_token_seconds"),
+        queue=metrics.histogram("trtllm_request_queue_time_seconds"),
+    )
+
+
 def _read_triton(metrics: Exposition) -> Reading:
     blocks = metrics.count(TRITON_BLOCKS, kv_cache_block_type="max")
     return Reading(
@@ -40,4 +56,4 @@ def _read_triton(metrics: Exposition) -> Reading:
     )
 
 
-DIALECT = Dialect("/prometheus/metrics", read, spare_path="/metrics", read_spare=read)
+DIALECT = Dialect("/prometheus/metrics", read, spare_path="/metrics", read_spare=read, read_state=read_state)

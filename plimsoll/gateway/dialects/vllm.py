@@ -7,6 +7,7 @@ import msgspec
 
 from plimsoll.gateway.dialects.exposition import Exposition
 from plimsoll.gateway.dialects.reading import Dialect, Reading
+from plimsoll.requestlog.enginestate import EngineState
 
 
 def read(page: bytes) -> Reading:
@@ -27,6 +28,23 @@ def read(page: bytes) -> Reading:
     )
 
 
+def read_state(page: bytes) -> EngineState:
+    """`/metrics`. Experts' balance is in its log only."""
+    metrics = Exposition(page)
+    waiting = metrics.texts("vllm:lora_requests_info", "waiting_lora_adapters")
+    return EngineState(
+        started_at=metrics.total("process_start_time_seconds"),
+        output_tokens=metrics.count("vllm:generation_tokens_total"),
+        draft_tokens=metrics.count("vllm:spec_decode_num_draft_tokens_total"),
+        accepted_tokens=metrics.count("vllm:spec_decode_num_accepted_tokens_total"),
+        adapters_waiting=len(list(filter(None, waiting[-1].split(",")))) if waiting else None,
+        loaded_tokens=metrics.count("vllm:external_prefix_cache_hits_total"),
+        ttft=metrics.histogram("vllm:time_to_first_token_seconds"),
+        itl=metrics.histogram("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
+        queue=metrics.histogram("vllm:request_queue_time_seconds"),
+    )
+
+
 class _Model(msgspec.Struct):
     max_model_len: int | None = None
 
@@ -41,4 +59,4 @@ def read_facts(page: bytes) -> Reading:
     return Reading(max_context=max(lengths) if lengths else None)
 
 
-DIALECT = Dialect("/metrics", read, "/v1/models", read_facts)
+DIALECT = Dialect("/metrics", read, "/v1/models", read_facts, read_state=read_state)
