@@ -85,7 +85,8 @@ def test_sglangs_summaries_and_guesses() -> None:
 
 
 def test_waiting_adapters_are_those_of_the_newest_series() -> None:
-    page = b'vllm:lora_requests_info{waiting_lora_adapters="a,b"} 10\nvllm:lora_requests_info{waiting_lora_adapters=""} 9\n'
+    page = b'vllm:lora_requests_info{waiting_lora_adapters="a,b"} 10\n'
+    page += b'vllm:lora_requests_info{waiting_lora_adapters=""} 9\n'
     assert vllm.read_state(page).adapters_waiting == 2
 
 
