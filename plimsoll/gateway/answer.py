@@ -1,6 +1,6 @@
 """One answer on its way to one client: head, body pieces in the framing that fits this client, end."""
 
-from plimsoll.gateway.hands import Answer, ClientRequest, Path
+from plimsoll.gateway.hands import NO_PATH, Answer, ClientRequest, Path
 from plimsoll.gateway.headers import framing_lines, own_head
 
 
@@ -18,9 +18,9 @@ class Client:
         """The Date line of now."""
         raise NotImplementedError
 
-    def path(self) -> Path | None:
-        """How the way to the client was for the request that now ends; None where the kernel does not tell."""
-        return None
+    def path(self) -> Path:
+        """How the way to the client was for the request that now ends."""
+        return NO_PATH
 
     def over(self) -> None:
         """The answer is complete: the next request may be read, or the connection closed."""

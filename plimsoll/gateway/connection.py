@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from plimsoll.gateway.answer import Client, respond
 from plimsoll.gateway.exchange import HttpExchange
-from plimsoll.gateway.hands import Answer, ClientRequest, Clock, Hands, Path
+from plimsoll.gateway.hands import NO_PATH, Answer, ClientRequest, Clock, Hands, Path
 from plimsoll.gateway.headers import DateLine
 from plimsoll.gateway.origin import Upstreams
 from plimsoll.gateway.reader import RequestReader, Step
@@ -123,11 +123,11 @@ class ClientConnection(Client):
         if transport is not None:
             transport.write(data)
 
-    def path(self) -> Path | None:
+    def path(self) -> Path:
         """How the way to the client was for the request that now ends: asked once for each."""
         told = None if self._transport is None else tcp_state(self._transport)
         if told is None:
-            return None
+            return NO_PATH
         more, self._retransmits = told[1] - self._retransmits, told[1]
         return told[0], more
 

@@ -9,7 +9,6 @@ A request's path: `request` → `_arrive` → governor → `carrier.carry_out` �
 
 import logging
 from collections.abc import Mapping
-from typing import Final
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.gateway.carrier import Books, Carrier, Surroundings
@@ -41,7 +40,6 @@ from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
 
 _log = logging.getLogger("plimsoll.gateway")
-_NO_PATH: Final[tuple[float | None, int | None]] = (None, None)
 
 
 class Driver:
@@ -139,7 +137,6 @@ class Driver:
         usage = end.usage
         timing = flight.tokens.finish(usage.output_tokens)
         prompt_tokens = usage.prompt_tokens or 0
-        engine, client = end.engine_path or _NO_PATH, end.client_path or _NO_PATH
         if prompt_tokens:
             self._intake.learn(flight.body, prompt_tokens)
         self._send(
@@ -153,8 +150,8 @@ class Driver:
                 timing.num_tokens,
                 usage.cached_tokens,
                 end.phase,
-                *engine,
-                *client,
+                *end.engine_path,
+                *end.client_path,
             )
         )
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from plimsoll.gateway.answer import AnswerWriter, Client, respond
 from plimsoll.gateway.enginehead import AnswerHead
-from plimsoll.gateway.hands import Answer, Attempt, ClientRequest, Clock, Ended, Hands, Headers, Path, Usage
+from plimsoll.gateway.hands import NO_PATH, Answer, Attempt, ClientRequest, Clock, Ended, Hands, Headers, Path, Usage
 from plimsoll.gateway.headers import forwarded_head
 from plimsoll.gateway.origin import Upstreams
 from plimsoll.gateway.patience import Patience
@@ -32,21 +32,18 @@ class HttpExchange:
         self.request = request
         self.context: object = None
         self.phase: Phase = _QUEUE
-        self._client = client
-        self._hands = hands
-        self._upstreams = upstreams
-        self._clock = clock
+        self._client, self._hands = client, hands
+        self._upstreams, self._clock = upstreams, clock
         self._state = WAITING
         self._writer = AnswerWriter(client, request.version)
         self._attempt: Attempt | None = None
         self._upstream: UpstreamConnection | None = None
         self._dial: asyncio.Task[None] | None = None
         self._head = b""  # of the request to the engine
-        self._retried_stale = False
         self._reading: Reading | None = None  # of the engine's answer, once its head is there
-        self._status = 0
+        self._status, self._retried_stale = 0, False
         self._patience = Patience()
-        self._path: Path | None = None  # of the engine's connection, once it is given up
+        self._path: Path = NO_PATH  # of the engine's connection, once it is given up
 
     @property
     def open(self) -> bool:
@@ -298,8 +295,6 @@ class HttpExchange:
         self._count_stall()
         phase = _NO_PHASE if outcome is _COMPLETED else self.phase
         usage = self._reading.usage() if self._reading is not None else Usage()
-        end = Ended(
-            self._clock(), outcome, reason, phase=phase, status=self._status, usage=usage, engine_path=self._path,
-            client_path=self._client.path(),
-        )  # fmt: skip
+        end = Ended(self._clock(), outcome, reason, phase=phase, status=self._status, usage=usage)
+        end.engine_path, end.client_path = self._path, self._client.path()
         self._hands.ended(self, end)

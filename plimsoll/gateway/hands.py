@@ -19,7 +19,7 @@ After `ended` or `client_left` nothing more is called for that exchange. After `
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from plimsoll.governor.events import Endpoint
 from plimsoll.slo.outcome import Outcome, Phase, Reason
@@ -129,8 +129,9 @@ class Attempt:
         self.hide_usage = hide_usage  # the client did not ask for the stream's usage event: take it out
 
 
-Path = tuple[float, int]
+Path = tuple[float | None, int | None]
 """A connection as the kernel has it when a request ends: round trip in s, segments sent again during the request."""
+NO_PATH: Final[Path] = (None, None)
 
 
 class Usage:
@@ -160,8 +161,8 @@ class Ended:
         phase: Phase,
         status: int,
         usage: Usage,
-        engine_path: Path | None = None,
-        client_path: Path | None = None,
+        engine_path: Path = NO_PATH,
+        client_path: Path = NO_PATH,
     ) -> None:
         self.at = at
         self.outcome = outcome

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import httptools
 
 from plimsoll.gateway.enginehead import AnswerHead
-from plimsoll.gateway.hands import Path
+from plimsoll.gateway.hands import NO_PATH, Path
 from plimsoll.gateway.sockets import set_socket_options, tcp_state
 from plimsoll.slo.outcome import Reason
 
@@ -99,11 +99,11 @@ class UpstreamConnection:
         if self.transport is not None:
             self.transport.abort()
 
-    def path(self) -> Path | None:
+    def path(self) -> Path:
         """How the way to the engine was for the request that now ends: asked once for each."""
         told = None if self.transport is None else tcp_state(self.transport)
         if told is None:
-            return None
+            return NO_PATH
         more, self._retransmits = told[1] - self._retransmits, told[1]
         return told[0], more
 

@@ -21,6 +21,7 @@ class Batch(Holding):
     def __init__(self, profile: EngineProfile) -> None:
         super().__init__(profile)
         self.num_steps = 0  # ended ones
+        self.num_made = 0  # tokens decoded
         self.num_beyond_fit = 0  # steps with more tokens or context than the profile was fitted on
         self.context = 0  # KV tokens of the decoding jobs before the step that runs now
         self.decoding: dict[int, Job] = {}  # in the order in which they were admitted
@@ -185,6 +186,7 @@ class Batch(Holding):
         self.num_steps += num
         num_seqs = len(self.decoding)
         self.context += num_seqs * num
+        self.num_made += num_seqs * num
         if self._beyond_tokens or self.context > self._fitted_context or num_seqs > self._fitted_tokens:
             self._count_beyond(num)
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from plimsoll.engine.features import Disaggregation
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.sim.engine import Counts, Engine
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import ENDED, FINISHED, FIRST_TOKEN, Job, Output
@@ -155,6 +156,10 @@ class DisaggregatedReplica(Engine):
             prefix_hits=None if before[0].prefix_hits is None else counts.prefix_hits,
             preemptions=sum(one.preemptions or 0 for one in told),
         )
+
+    def state(self) -> EngineState:
+        """Of several engines behind one name nobody tells more than their load."""
+        return EngineState()
 
     def _due(self) -> float:
         arrivals = self._arrivals

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.sim.job import Job, Output
@@ -20,6 +21,15 @@ class Counts(NamedTuple):
     num_beyond_fit: int  # steps outside the range that the profile was fitted on
 
 
+class Work(NamedTuple):
+    """What an engine does at an instant, and has made of it so far."""
+
+    num_seqs: int  # that decode
+    context: int  # KV tokens that they hold
+    guesses: int  # draft tokens that are verified beside
+    num_made: int  # tokens decoded since its start
+
+
 class Engine:
     """`advance(until)` comes before every `submit(at, job)` or `cancel(id)`. Instants never go back."""
 
@@ -27,6 +37,7 @@ class Engine:
     name: str
     kv: KvCache  # of those that have one of their own, as
     _jobs: dict[int, Job]  # what they hold, by id
+    _steps: StepTime  # of those that take steps themselves
 
     @property
     def num_jobs(self) -> int:
@@ -77,6 +88,16 @@ class Engine:
         """What it would say of itself. Call `advance(at)` before."""
         raise NotImplementedError
 
+    def work(self) -> Work:
+        """The step that runs now, at the instant last advanced to."""
+        raise NotImplementedError
+
     def state(self) -> EngineState:
         """What it would tell beyond its load, at the instant last advanced to."""
-        return EngineState()
+        work, steps = self.work(), self._steps
+        tokens = work.num_seqs + work.guesses
+        return EngineState(
+            output_tokens=work.num_made,
+            balancedness=steps.balancedness(tokens) if work.num_seqs else None,
+            memory_active=steps.at_work(work.num_seqs, work.context, work.guesses) if work.num_seqs else None,
+        )

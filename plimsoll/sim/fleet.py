@@ -1,13 +1,13 @@
 """The simulated replicas of a policy's pools, each waking when something is to be told of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 
 from msgspec import structs
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
-from plimsoll.governor.events import ReplicaReport
+from plimsoll.governor.events import ReplicaReport, ReplicasReported
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.agenda import Wakes
 from plimsoll.sim.engine import Engine
@@ -20,7 +20,14 @@ from plimsoll.slo.sli import itl_thresholds
 class Fleet:
     """All replicas, by number and by name. Raises ProfileError where a pool names no profile that is at hand."""
 
-    def __init__(self, policy: Policy, profiles: Mapping[str, EngineProfile], start_at: float = -inf) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        profiles: Mapping[str, EngineProfile],
+        start_at: float = -inf,
+        listener: Callable[[ReplicasReported], None] | None = None,
+    ) -> None:
+        self._listener = listener
         self.replicas: list[Engine] = []
         self.adapters: list[tuple[str, ...]] = []  # by number: names of models that are LoRA adapters there
         self.numbers: dict[str, int] = {}
@@ -61,17 +68,22 @@ class Fleet:
         replica.cancel(job_id)
         self.wakes.set(number, replica.next_at())
 
-    def report(self, at: float, *, states: bool = False) -> tuple[ReplicaReport, ...]:
-        """What all say of themselves. Everything due by then has been told before, so advancing brings nothing new.
+    def tell(self, at: float) -> ReplicasReported:
+        """One tick's report; whoever listens gets it with what the governor does not need."""
+        if self._listener is None:
+            return ReplicasReported(at, self.report(at))
+        reports = [
+            structs.replace(report, engine=replica.state()) if report.healthy else report
+            for report, replica in zip(self.report(at), self.replicas, strict=True)
+        ]
+        self._listener(ReplicasReported(at, tuple(reports)))
+        return ReplicasReported(at, tuple(reports))
 
-        With `states` also what the governor does not need.
-        """
+    def report(self, at: float) -> tuple[ReplicaReport, ...]:
+        """What all say of themselves. Everything due by then has been told before, so advancing brings nothing new."""
         for replica in self.replicas:
             replica.advance(at)
         reports = [replica.report(at) for replica in self.replicas]
-        if states:
-            for number, replica in enumerate(self.replicas):
-                reports[number] = structs.replace(reports[number], engine=replica.state())
         for number in self.down:
             reports[number] = structs.replace(reports[number], healthy=False)
         return tuple(reports)

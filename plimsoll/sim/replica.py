@@ -14,9 +14,8 @@ from math import inf, sqrt
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.events import ReplicaReport
-from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.sim.batch import Batch
-from plimsoll.sim.engine import Counts, Engine
+from plimsoll.sim.engine import Counts, Engine, Work
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, OUTGROWN, PREEMPTED, RESUMED, Job, Output
 from plimsoll.sim.steplog import StepLog
@@ -30,8 +29,7 @@ class Replica(Engine):
     """
 
     def __init__(self, profile: EngineProfile, name: str = "", log: StepLog | None = None) -> None:
-        self.profile = profile
-        self.name = name
+        self.profile, self.name = profile, name
         self.batch = Batch(profile)
         self.kv = self.batch.kv
         self._steps = StepTime(profile)
@@ -40,7 +38,6 @@ class Replica(Engine):
         self._outputs: list[Output] = []
         self._due: list[tuple[int, int, Job]] = []  # step, order (even: passes its mark, odd: finishes), job
         self._num_joined = 0
-        self._num_made = 0  # output tokens of jobs that are over
         self._busy = False
         self._steady = False  # the next step will be like this one, but for its context
         self._extends = False  # the step that runs now goes on with the run that the log ends with
@@ -71,7 +68,6 @@ class Replica(Engine):
         job = self._jobs.pop(job_id, None)
         if job is None:
             return False
-        self._num_made += self.output_so_far(job)
         self.batch.drop(job)
         self._steady = False
         return True
@@ -125,23 +121,16 @@ class Replica(Engine):
 
     def report(self, at: float) -> ReplicaReport:
         """What it would say of itself: the state after the last step that ended by `at`. Call `advance(at)` before."""
-        batch = self.batch
-        caching = batch.kv.caching
+        batch, caching = self.batch, self.batch.kv.caching
         return ReplicaReport(  # by position: keywords cost time, and all replicas report every second
             self.name, True, at, len(batch.decoding) + len(batch.prefills), batch.queue.num_waiting, batch.kv.usage,
             batch.kv.num_blocks, self.profile.block_size, batch.prefix_queries if caching else None,
             batch.prefix_hits if caching else None, batch.num_preemptions, self.profile.max_context,
         )  # fmt: skip
 
-    def state(self) -> EngineState:
-        """What it would tell beyond its load: the work of the step that runs now."""
-        num, context = len(self.batch.decoding), self.batch.context
-        made = self._num_made + sum([self.output_so_far(job) for job in self._jobs.values()])
-        return EngineState(
-            output_tokens=made,
-            balancedness=self._steps.balancedness(num) if num else None,
-            memory_active=self._steps.at_work(num, context) if num else None,
-        )
+    def work(self) -> Work:
+        """See `Engine`."""
+        return Work(len(self.batch.decoding), self.batch.context, 0, self.batch.num_made)
 
     # Steps and jumps.
 
@@ -300,7 +289,6 @@ class Replica(Engine):
     def _finish(self, job: Job, at: float) -> None:
         self._log.finished(job)
         self.batch.finish(job)
-        self._num_made += job.output_tokens
         del self._jobs[job.id]
         self._outputs.append(Output(FINISHED, at, job))
 

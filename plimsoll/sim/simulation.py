@@ -63,25 +63,22 @@ class Simulation:
         self.policy = policy
         self.now = start_at
         self.start_at = start_at
-        self.num_arrived = 0
-        self.num_events = 0
+        self.num_arrived = self.num_events = 0
         self.governor = Governor(policy, profiles)
         self._arrivals: Iterator[Arrival] = iter(arrivals)
         self._next: Arrival | None = None
         self._began = False
         self._settled = settled
         self._seen = seen
-        self._reported = reported
         self._agenda = Agenda()
-        self.fleet = Fleet(policy, profiles, start_at)
+        self.fleet = Fleet(policy, profiles, start_at, reported)
         self._wakes = self.fleet.wakes
         schedule(outages, self._agenda, self.fleet.numbers, start_at)
         self._flights: dict[int, Flight] = {}
         self._events: deque[Event] = deque()  # those that follow from the one in hand
         self._handling = False
         self._next_at = inf  # of the next arrival
-        self._report_at = inf
-        self._timer_at = inf
+        self._report_at = self._timer_at = inf
         self._probe_every = float(policy.gateway.probe_every)
         self._upstream_trust = policy.service.upstream_time
         self._tiers = {tenant.name: tenant.tier for tenant in policy.tenants}
@@ -151,10 +148,7 @@ class Simulation:
 
     def _report(self) -> None:
         self._report_at = self.now + self._probe_every
-        told = ReplicasReported(self.now, self.fleet.report(self.now, states=self._reported is not None))
-        if self._reported is not None:
-            self._reported(told)
-        self._send(told)
+        self._send(self.fleet.tell(self.now))
 
     def _draw_next(self) -> None:
         self._next = arrival = next(self._arrivals, None)

@@ -7,11 +7,13 @@ goes to the rank with the least 4 · waiting + running, as in vLLM 0.19, and who
 
 from math import inf
 
+from msgspec.structs import replace
+
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import MANY, StepTime
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.requestlog.enginestate import EngineState
-from plimsoll.sim.engine import Counts, Engine
+from plimsoll.sim.engine import Counts, Engine, Work
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import (
     DECODE,
@@ -137,26 +139,20 @@ class SteppingReplica(Engine):
             max_context=self.profile.max_context,
         )
 
+    def work(self) -> Work:
+        """See `Engine`; of all ranks together."""
+        decoding = [job for batch in self.ranks for job in batch.members if job.state == DECODE]
+        context, guesses = sum([job.computed for job in decoding]), sum([job.guesses for job in decoding])
+        return Work(len(decoding), context, guesses, self._num_made)
+
     def state(self) -> EngineState:
-        """What it would tell beyond its load: draft tokens, and the work of the step that runs now."""
-        num, context, guesses, guessed, kept = 0, 0, 0, 0, 0
-        for batch in self.ranks:
-            for job in batch.members:
-                if job.state == DECODE:
-                    num += 1
-                    context += job.computed
-                    guesses += job.guesses
-            if batch.drafting is not None:
-                guessed += batch.drafting.num_guessed
-                kept += batch.drafting.num_kept
-        drafts = self.profile.speculation is not None
-        return EngineState(
-            output_tokens=self._num_made,
-            draft_tokens=guessed if drafts else None,
-            accepted_tokens=kept if drafts else None,
-            balancedness=self._steps.balancedness(num + guesses) if num else None,
-            memory_active=self._steps.at_work(num, context, guesses) if num else None,
-        )
+        """What it would tell beyond its load: with its draft tokens."""
+        told = super().state()
+        if self.profile.speculation is None:
+            return told
+        draftings = [batch.drafting for batch in self.ranks if batch.drafting is not None]
+        guessed, kept = sum([each.num_guessed for each in draftings]), sum([each.num_kept for each in draftings])
+        return replace(told, draft_tokens=guessed, accepted_tokens=kept)
 
     # Steps.
 
