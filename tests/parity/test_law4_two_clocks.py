@@ -75,7 +75,8 @@ def simulated(policy: Policy, world: LiveWorld, history: list[Wanted]) -> list[t
 def told(decision: Decision) -> Any:
     """A decision as plain values; ids of traces are the hands' own."""
     if isinstance(decision, Settle):
-        record = msgspec.structs.replace(decision.record, trace_id="")
+        # a trace is named by dice of the live hands; of a text that repeats itself a simulation knows nothing
+        record = msgspec.structs.replace(decision.record, trace_id="", prompt_entropy=None)
         return ["settle", msgspec.to_builtins(record), msgspec.to_builtins(decision.entries)]
     return [type(decision).__name__, msgspec.to_builtins(decision)]
 
