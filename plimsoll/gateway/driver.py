@@ -141,19 +141,10 @@ class Driver:
             self._intake.learn(flight.body, prompt_tokens)
         self._send(
             RequestFinished(
-                end.at,
-                flight.request_id,
-                end.outcome,
-                end.reason,
-                timing,
-                prompt_tokens,
-                timing.num_tokens,
-                usage.cached_tokens,
-                end.phase,
-                *end.engine_path,
-                *end.client_path,
+                end.at, flight.request_id, end.outcome, end.reason, timing, prompt_tokens, timing.num_tokens,
+                usage.cached_tokens, end.phase, *end.engine_path, *end.client_path,
             )
-        )
+        )  # fmt: skip
 
     def refusal(self, request: ClientRequest, reason: Reason, at: float) -> Answer:
         """See `Hands`."""

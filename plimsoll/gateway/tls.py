@@ -7,7 +7,8 @@ from functools import cache
 from typing import Final
 
 from plimsoll.errors import UsageError
-from plimsoll.policy.policy import EngineTls, Policy
+from plimsoll.policy.beside import EngineTls
+from plimsoll.policy.policy import Policy
 
 HANDSHAKE: Final = 10.0  # s that a client may take for its handshake
 

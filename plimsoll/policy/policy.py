@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from plimsoll.policy.beside import EngineTls, Exporters
 from plimsoll.policy.objective import Objective, RunObjective
 
 
@@ -77,23 +78,6 @@ class Tenant(Struct, frozen=True):
     timezone: str | None = None
     require_cause: bool = False
     tiers: tuple[str, ...] = ()  # other tiers it may ask for by header
-
-
-class EngineTls(Struct, frozen=True):
-    """How replicas behind https are spoken to; files are PEM, "" for none."""
-
-    ca: str = ""  # who signed the engines' certificates; "": the system's authorities
-    verify: bool = True  # False: whoever answers is believed
-    cert: str = ""  # our own certificate, for engines that ask
-    key: str = ""  # its key; "": in the same file
-
-
-class Exporters(Struct, frozen=True):
-    """Metrics pages of others about a pool's replicas: base URLs, one a replica in its order, or one for all."""
-
-    dcgm: tuple[str, ...] = ()
-    lmcache: tuple[str, ...] = ()
-    dynamo: tuple[str, ...] = ()
 
 
 class Pool(Struct, frozen=True):

@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from plimsoll.policy.policy import EngineTls, Exporters, Pool
+from plimsoll.policy.beside import EngineTls, Exporters
+from plimsoll.policy.policy import Pool
 from plimsoll.policy.section import Section
 from plimsoll.policy.tiers import read_name
 from plimsoll.units import format_tokens, parse_tokens

@@ -16,7 +16,8 @@ from plimsoll.gateway.app import App, Promise
 from plimsoll.gateway.clock import wall_clock
 from plimsoll.gateway.tls import ServingTls, engine_contexts
 from plimsoll.policy import document
-from plimsoll.policy.policy import EngineTls, Policy
+from plimsoll.policy.beside import EngineTls
+from plimsoll.policy.policy import Policy
 from plimsoll.storage.journal import Journal
 from tests.gateway.doubles import RawClient, post
 from tests.gateway.liveapp import CHAT, KEY, policy_for, running
