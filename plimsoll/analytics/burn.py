@@ -1,11 +1,14 @@
 """How fast each budget burns now, by the windows derived for its objective, and which alerts that is worth."""
 
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
-from plimsoll.policy.objective import Objective
+from plimsoll.ledger.accounts import Owner
+from plimsoll.ledger.figures import History
+from plimsoll.policy.objective import RUN, Objective
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.burnrate import DAY, PERIOD, BurnRule, BurnState, burn_rate, burn_rules, judge
 from plimsoll.slo.recent import Counts, Recent
@@ -26,7 +29,38 @@ class Burning(Struct, frozen=True):
     short_rate: float | None
 
 
-def burning(objective: Objective, recent: Recent, at: float, period: int = PERIOD) -> tuple[Burning, ...]:
+class Windows(Protocol):
+    """Whoever knows what was judged lately."""
+
+    def window(self, at: float, seconds: float, /) -> Counts:
+        """What ended in the last so many seconds before `at`."""
+
+
+class _Booked:
+    """Runs of agents, each of which is one event, from the books: no row of the log has them."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def window(self, at: float, seconds: float, /) -> Counts:
+        num, bad = self._history.window(at, int(seconds))
+        return Counts(bad, num, bad, num, bad, bad, num)
+
+
+def burning_runs(
+    policy: Policy, histories: Mapping[Owner, History], at: float
+) -> dict[tuple[str, str], tuple[Burning, ...]]:
+    """The same of runs, of the tenants that are promised anything of them."""
+    found: dict[tuple[str, str], tuple[Burning, ...]] = {}
+    for tenant in policy.tenants:
+        run = policy.tier(tenant.tier).run
+        if run is not None:
+            booked = _Booked(histories.get(Owner(tenant.name, RUN), History()))
+            found[tenant.name, RUN] = burning(run.objective, booked, at, period(policy))
+    return found
+
+
+def burning(objective: Objective, recent: Windows, at: float, period: int = PERIOD) -> tuple[Burning, ...]:
     """By rule, fastest first, from what ended before `at` (UTC epoch s)."""
     return tuple(
         [

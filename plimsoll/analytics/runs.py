@@ -1,25 +1,16 @@
-"""Runs of agents: the requests of one session, from the first one's start to the last one's end.
-
-A run is over when nothing of its session was under way for longer than the policy's `idle`; only then is it judged. Its
-time is told in accounts that add up: *llm*, when any of its requests was with us; by cause, what its requests report
-to have spent upstream between them (`tool`, `rag` …), as far as there was a gap to spend it in; and the rest, which is
-the agent's own.
-"""
+"""Runs of agents in a log, judged by `slo/runs`, and their figures by tenant."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from msgspec import Struct
 
 from plimsoll.policy.objective import RunObjective
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.record import Record
+from plimsoll.requestlog.turns import turn_of
 from plimsoll.slo.intervals import clopper_pearson
-from plimsoll.slo.outcome import REASONS, Blame, Outcome
-from plimsoll.slo.verdict import Judgement
-
-NO_CAUSE: Final = "unnamed"
-"""Upstream time that no cause was given for."""
+from plimsoll.slo.runs import Turn, charged, judged, parted, times_of, weights_of
+from plimsoll.slo.verdict import Charge, Judgement
 
 
 class Run(Struct, frozen=True):
@@ -37,6 +28,7 @@ class Run(Struct, frozen=True):
     own: float
     judgement: Judgement | None  # None: it may still go on
     kept_ratio: float | None  # turns that broke no objective, weighted by half-life where one is given
+    charge: Charge | None = None  # of a bad run
 
 
 class RunFigures(Struct, frozen=True):
@@ -60,16 +52,17 @@ class RunFigures(Struct, frozen=True):
 
 def runs(records: Iterable[Record], policy: Policy, now: float) -> list[Run]:
     """All runs of tenants whose tier has a run objective, by their start; requests without a session are none."""
-    sessions: dict[tuple[str, str], list[Record]] = {}
+    sessions: dict[tuple[str, str], list[Turn]] = {}
     for record in records:
         if record.session:
-            sessions.setdefault((record.tenant, record.session), []).append(record)
+            sessions.setdefault((record.tenant, record.session), []).append(turn_of(record))
     promised = _promised(policy)
     found = []
     for (tenant, _), turns in sessions.items():
         objective = promised.get(tenant)
         if objective is not None:
-            found += [_run(part, objective, now) for part in _parted(turns, objective.idle)]
+            tier = policy.tenant(tenant).tier
+            found += [_run(tenant, tier, part, objective, now) for part in parted(turns, objective.idle)]
     return sorted(found, key=lambda run: (run.started_at, run.tenant, run.session))
 
 
@@ -88,67 +81,25 @@ def _promised(policy: Policy) -> dict[str, RunObjective]:
     return {name: objective for name, objective in objectives if objective is not None}
 
 
-def _parted(turns: list[Record], idle: float) -> list[list[Record]]:
-    """A session's requests, split where nothing was under way for longer than `idle`."""
-    turns.sort(key=lambda turn: (turn.arrived_at, turn.request_id))
-    parts: list[list[Record]] = []
-    busy_until = float("-inf")
-    for turn in turns:
-        if _began(turn) > busy_until + idle:
-            parts.append([])
-        parts[-1].append(turn)
-        busy_until = max(busy_until, turn.finished_at)
-    return parts
-
-
-def _began(turn: Record) -> float:
-    return turn.arrived_at - (turn.upstream_time or 0.0)
-
-
-def _run(turns: list[Record], objective: RunObjective, now: float) -> Run:
-    started_at, ended_at = _began(turns[0]), max(turn.finished_at for turn in turns)
-    llm, upstream, busy_until = 0.0, dict[str, float](), started_at
-    for turn in turns:
-        gap = max(0.0, turn.arrived_at - busy_until)
-        if turn.upstream_time and gap:
-            cause = turn.cause or NO_CAUSE
-            upstream[cause] = upstream.get(cause, 0.0) + min(turn.upstream_time, gap)
-        llm += max(0.0, turn.finished_at - max(turn.arrived_at, busy_until))
-        busy_until = max(busy_until, turn.finished_at)
-    total = ended_at - started_at
+def _run(tenant: str, tier: str, turns: list[Turn], objective: RunObjective, now: float) -> Run:
+    times = times_of(turns)
+    kept, whole = weights_of(turns, times.ended_at, objective.half_life)
+    judgement = None if now <= times.ended_at + objective.idle else judged(turns, times.total, objective)
     return Run(
-        tenant=turns[0].tenant,
-        tier=turns[0].tier,
+        tenant=tenant,
+        tier=tier,
         session=turns[0].session,
-        started_at=started_at,
-        ended_at=ended_at,
+        started_at=times.started_at,
+        ended_at=times.ended_at,
         num_turns=len(turns),
-        total=total,
-        llm=llm,
-        upstream=upstream,
-        own=max(0.0, total - llm - sum(upstream.values())),
-        judgement=None if now <= ended_at + objective.idle else _judged(turns, total, objective),
-        kept_ratio=_kept(turns, ended_at, objective.half_life),
+        total=times.total,
+        llm=times.llm,
+        upstream=times.upstream,
+        own=times.own,
+        judgement=judgement,
+        kept_ratio=kept / whole if whole else None,
+        charge=charged(turns, times, objective) if judgement is Judgement.BAD else None,
     )
-
-
-def _judged(turns: list[Record], total: float, objective: RunObjective) -> Judgement:
-    """Late is late, whoever left; a turn that we lost makes the run bad, one that the client spoilt excludes it."""
-    blames = {REASONS[turn.reason].blame for turn in turns if turn.outcome is not Outcome.COMPLETED}
-    if Blame.OURS in blames or total > objective.below:
-        return Judgement.BAD
-    return Judgement.EXCLUDED if blames else Judgement.GOOD
-
-
-def _kept(turns: list[Record], ended_at: float, half_life: float | None) -> float | None:
-    """The share of turns that broke no objective; the older a turn, the less it counts: 2^(−age ÷ half-life)."""
-    kept = whole = 0.0
-    for turn in turns:
-        if any(verdict.num_good or verdict.num_bad for verdict in turn.verdicts):
-            weight = 1.0 if half_life is None else 2.0 ** ((turn.finished_at - ended_at) / half_life)
-            whole += weight
-            kept += weight * all(not verdict.num_bad for verdict in turn.verdicts)
-    return kept / whole if whole else None
 
 
 def _figures(tenant: str, found: list[Run], objective: RunObjective) -> RunFigures:

@@ -6,6 +6,7 @@ from typing import Final
 
 import duckdb
 
+from plimsoll.analytics.burn import burning_runs
 from plimsoll.errors import PlimsollError
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.figures import History
@@ -30,12 +31,12 @@ class Alerting:
         self._alerts: Alerts | None = None
         self._trouble = ""
 
-    def __call__(self, policy: Policy, minute: Minute, _: Mapping[Owner, History]) -> None:
+    def __call__(self, policy: Policy, minute: Minute, histories: Mapping[Owner, History]) -> None:
         """Tell what holds; trouble is said once and never stops the books. Burn is read from the log, tokens too."""
         try:
             self._follow(policy.alerts)
             if self._alerts is not None:
-                burning = self._watch.burning(policy, minute.at)
+                burning = self._watch.burning(policy, minute.at) | burning_runs(policy, histories, minute.at)
                 judged: dict[Key, bool] = {(row.tenant, row.objective): True for row in minute.rows}
                 self._alerts.update(
                     minute.at, alerts_of(minute.rows, {key: rules for key, rules in burning.items() if key in judged})

@@ -13,13 +13,13 @@ from rich.table import Table
 from plimsoll.analytics.forecast import Band, Exhaustion, Forecast
 from plimsoll.analytics.forecast import forecast as forecast_of
 from plimsoll.analytics.knownchanges import known_ahead
-from plimsoll.cli.budgetbooks import rows_of
+from plimsoll.cli.budgetbooks import rows_of, run_hours
 from plimsoll.cli.logwindow import data_directory, instant
 from plimsoll.cli.options import DataDir, Json
 from plimsoll.cli.output import print_json, terminal
 from plimsoll.errors import UnitError, UsageError
 from plimsoll.ledger.assessment import Row
-from plimsoll.policy.policy import MOST_CHANGE as MOST
+from plimsoll.policy.budgetrules import MOST_CHANGE as MOST
 from plimsoll.policy.policy import BudgetRules, KnownChange
 from plimsoll.slo.budget import period_bounds
 from plimsoll.storage.datadir import DataDirectory
@@ -70,7 +70,8 @@ def forecast(
     source = data_directory(directory)
     rules, zone = _rules(source)
     rules = replace(rules, changes=(*rules.changes, *[_step(text, zone) for text in step or ()]))
-    hourly = {key: hours for key, hours in hours_of(source, rules.exceptions).items() if tenant in {None, key[0]}}
+    hourly = hours_of(source, rules.exceptions) | run_hours(DataDirectory(source))
+    hourly = {key: hours for key, hours in hourly.items() if tenant in {None, key[0]}}
     if tenant is not None and not hourly:
         raise UsageError(f"nothing was judged for a tenant named {tenant!r} in {source}")
     zones = zones_of(source)

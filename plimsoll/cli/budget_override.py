@@ -48,7 +48,7 @@ def override(
     if lasts <= 0:
         raise UsageError("--lasts: must be above 0s")
     tiers = {policy.tenant(tenant).tier, *policy.tenant(tenant).tiers}
-    known = {each.name for tier in policy.tiers if tier.name in tiers for each in tier.objectives}
+    known = {each.name for tier in policy.tiers if tier.name in tiers for each in tier.promised}
     if objective and objective not in known:
         raise UsageError(f"{tenant} has no objective {objective!r}; known: {', '.join(sorted(known))}")
     now = time.time()

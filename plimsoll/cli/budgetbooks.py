@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +14,8 @@ from plimsoll.cli.logwindow import data_directory
 from plimsoll.errors import DataDirectoryBusy, UsageError
 from plimsoll.ledger.assessment import Row
 from plimsoll.ledger.decided import Decided
+from plimsoll.policy.objective import RUN
+from plimsoll.slo.budget import HourCount
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.promised import policy_in_force
@@ -38,15 +40,31 @@ def paths_of(directory: Path) -> DataDirectory:
 
 def told_rows(paths: DataDirectory) -> list[Row]:
     """The states that the service kept last, in milliseconds; empty where it never ran on this SQLite ledger."""
+    decode = msgspec.msgpack.Decoder(Row).decode
+    return [decode(data) for (data,) in _asked(paths, "SELECT data FROM states ORDER BY tenant, objective")]
+
+
+def _asked(paths: DataDirectory, query: str, *parameters: str) -> list[tuple[Any, ...]]:
+    """Rows of the SQLite ledger; none where it is of the first version, or not there yet."""
     if not paths.ledger.exists():
         return []
     try:
         with closing(sqlite3.connect(f"{paths.ledger.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as books:
-            found = books.execute("SELECT data FROM states ORDER BY tenant, objective").fetchall()
-    except sqlite3.Error:  # a ledger of the first version, or none yet
+            return books.execute(query, parameters).fetchall()
+    except sqlite3.Error:
         return []
-    decode = msgspec.msgpack.Decoder(Row).decode
-    return [decode(data) for (data,) in found]
+
+
+def run_hours(paths: DataDirectory) -> dict[tuple[str, str], list[HourCount]]:
+    """Agents' runs by hour, as a SQLite ledger has them: no row of the request log has."""
+    query = (
+        "SELECT tenant, hour, sum(num_good + num_bad), sum(num_bad) FROM hours WHERE objective = ? "
+        "GROUP BY tenant, hour ORDER BY tenant, hour"
+    )
+    hours: dict[tuple[str, str], list[HourCount]] = {}
+    for tenant, *counts in _asked(paths, query, RUN):
+        hours.setdefault((tenant, RUN), []).append(HourCount(*counts))
+    return hours
 
 
 def rows_of(paths: DataDirectory, ledger_url: str | None) -> list[Row]:

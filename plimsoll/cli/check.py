@@ -76,7 +76,7 @@ def promises(policy: Policy) -> list[str]:
     for tier in sorted(policy.tiers, key=lambda tier: tier.rank):
         members = sum(tenant.tier == tier.name for tenant in policy.tenants)
         lines.append(f"tier {tier.name}: rank {tier.rank}, floor {format_ratio(tier.share)}, {_num(members, 'tenant')}")
-        lines += [f"    {promise(objective)}" for objective in tier.objectives]
+        lines += [f"    {promise(objective)}" for objective in tier.promised]
     lines += [_pool_line(pool) for pool in policy.pools]
     for tenant in policy.tenants:
         limits = {name: getattr(tenant.limits, name) for name in tenant.limits.__struct_fields__}
@@ -91,11 +91,10 @@ def promises(policy: Policy) -> list[str]:
 
 def promise(objective: Objective) -> str:
     """One objective in words: "ttft: 99.5% of requests within 800ms (contract 99%)"."""
-    unit = "tokens" if objective.counts_tokens else "requests"
     what = "answered" if objective.sli is Sli.AVAILABILITY else f"within {format_duration(objective.below)}"
     since = ", counted from the user" if objective.origin is Origin.USER else ""
     contract = f" (contract {format_ratio(objective.contract)})" if objective.contract is not None else ""
-    return f"{objective.name}: {format_ratio(objective.target)} of {unit} {what}{since}{contract}"
+    return f"{objective.name}: {format_ratio(objective.target)} of {objective.unit} {what}{since}{contract}"
 
 
 def _pool_line(pool: Pool) -> str:
@@ -142,6 +141,6 @@ def _tier_data(tier: Tier) -> dict[str, Any]:
             "contract": None if objective.contract is None else float(objective.contract),
             "from": objective.origin.value,
         }
-        for objective in tier.objectives
+        for objective in tier.promised
     ]
     return {"name": tier.name, "rank": tier.rank, "share": float(tier.share), "objectives": objectives}

@@ -43,6 +43,7 @@ class Books(Protocol):
         num_choices: int = 1,
         upstream_time: float | None = None,
         cause: str = "",
+        session: str = "",
     ) -> None:
         """We are answerable for it from now on. Raises DiskFull."""
 
@@ -187,6 +188,7 @@ class Carrier:
                 arrival.num_choices,
                 arrival.upstream_time,
                 arrival.cause,
+                arrival.session,
             )
         except (
             StorageError

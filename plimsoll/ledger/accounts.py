@@ -10,7 +10,10 @@
 | `acme/ttft/exception:model_upgrade` | minus what broke in windows of exception, which `excepted:<charge>` holds |
 | `acme/ttft/late` | minus what came in after its month was closed, which `late:<charge>` holds |
 | `acme/@concurrency/headroom` | requests beyond its own limit that it may hold this month |
+| `acme/@time/llm`, `/upstream:tool`, `/own` | ms of its runs of agents, by where they went |
+| `acme/@turns/kept`, `/broken` | thousandths of turns of runs that broke nothing, or something, by their weight |
 | `world/ttft/bucket`, `/part`, `/expired`, `world/@concurrency/headroom` | where grants come from and unused ones go |
+| `world/@time/passed`, `world/@turns/judged` | the other side of runs' time and turns |
 """
 
 from typing import Final, NamedTuple
@@ -22,6 +25,9 @@ EXPIRED: Final = "expired"
 HEADROOM: Final = "headroom"
 CONCURRENCY: Final = "@concurrency"
 """In place of an objective, whose names never begin so."""
+RUN_TIME: Final = "@time"
+RUN_TURNS: Final = "@turns"
+"""The same of runs: where their time went, how their turns fared."""
 WORLD: Final = "world"
 
 _SPENT: Final = "spent:"

@@ -57,7 +57,7 @@ class Row(Struct, frozen=True):
     objective: str
     tier: str
     sli: str
-    unit: str  # requests | tokens
+    unit: str  # requests | tokens | runs
     period: str
     zone: str
     target: float
@@ -137,7 +137,7 @@ class Assessor:
         history = self._known.histories.get(owner, NO_HISTORY)
         tokens = objective.counts_tokens
         bounds = self._promises.bounds(tenant.name, period)
-        plan = plan_of(figures, objective.target, bounds, self._at, tenant.committed, history, tokens=tokens)
+        plan = plan_of(figures, objective.target, bounds, self._at, promised.committed, history, tokens=tokens)
         planned = None if plan is None else plan.grant
         spent, judged = figures.num_spent, figures.num_judged
         is_judged = figures.is_judged(self._promises.policy.service.censored_limit)
@@ -152,7 +152,7 @@ class Assessor:
             objective=owner.objective,
             tier=promised.tier.name,
             sli=objective.sli.value,
-            unit="tokens" if tokens else "requests",
+            unit=objective.unit,
             period=period,
             zone=promised.zone,
             target=float(objective.target),

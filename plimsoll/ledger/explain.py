@@ -42,7 +42,7 @@ def explain(row: Row, figures: Figures, promised: Promised, policy: Policy) -> l
 def _planned(row: Row, promised: Promised) -> Explained:
     if row.planned is None:
         return Explained("planned", "no plan", "no commitment, and less than a day of traffic to take a mean of")
-    committed = promised.tenant.committed
+    committed = promised.committed
     source = "the mean of the last seven days"
     if row.planned_by == PlannedBy.COMMITMENT and committed is not None:
         source = f"{committed:,} committed a month"

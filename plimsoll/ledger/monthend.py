@@ -144,7 +144,7 @@ class MonthEnds:
     def _closing(self, promised: Promised, month: Month, lent_spent: int, *, over: bool) -> Closing:
         """A month that is over is its own plan. An objective that judged nothing says nothing: that is not zero."""
         figures = month.figures.get(promised.owner, NOTHING)
-        objective, committed, tokens = promised.objective, promised.tenant.committed, promised.objective.counts_tokens
+        objective, committed, tokens = promised.objective, promised.committed, promised.objective.counts_tokens
         planned: int | None = figures.grant
         if not over:
             bounds = self._promises.bounds(promised.tenant.name, month.period)

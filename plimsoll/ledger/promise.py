@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from plimsoll.ledger.accounts import Owner
-from plimsoll.policy.objective import Objective
+from plimsoll.policy.objective import Objective, Sli
 from plimsoll.policy.policy import Policy, Tenant, Tier
 from plimsoll.slo.budget import period_bounds, period_of
 
@@ -23,6 +23,11 @@ class Promised(Struct, frozen=True):
     zone: str
     pooled: bool  # whether it takes part in the shared pool: months of the service's own zone only
 
+    @property
+    def committed(self) -> int | None:
+        """Requests a month that it may be planned by; of runs nobody has committed any."""
+        return None if self.objective.sli is Sli.RUN else self.tenant.committed
+
 
 class Promises:
     """A policy as budgets see it."""
@@ -38,9 +43,11 @@ class Promises:
             pooled = zone == policy.service.timezone and policy.service.period == "month"
             for name in (tenant.tier, *tenant.tiers):
                 tier = tiers.get(name)
-                for objective in () if tier is None else tier.objectives:
+                for objective in () if tier is None else tier.promised:
                     owner = Owner(tenant.name, objective.name)
-                    if tier is not None and owner not in self.by_owner:  # its own tier's word goes first
+                    if objective.sli is Sli.RUN and name != tenant.tier:  # runs are judged by its own tier's word
+                        continue
+                    if tier is not None and owner not in self.by_owner:  # which goes first in all else
                         self.by_owner[owner] = Promised(owner, tenant, tier, objective, zone, pooled)
 
     def zone(self, tenant: str) -> str:

@@ -6,7 +6,6 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from plimsoll.policy.policy import (
-    MOST_CHANGE,
     BudgetRules,
     ExceptionKind,
     ExceptionWindow,
@@ -18,6 +17,8 @@ from plimsoll.policy.policy import (
 from plimsoll.policy.section import Section
 
 _BUDGET: Final = BudgetRules()  # its defaults
+MOST_CHANGE: Final = 1000
+"""The most that a known change may multiply by: what is more is a slip."""
 
 
 def read_budget(top: Section, service: Service, tiers: tuple[Tier, ...], tenants: tuple[Tenant, ...]) -> BudgetRules:
@@ -84,7 +85,7 @@ def _read_change(
     given = [section.required(key) for key in ("from", "factor")]
     begin = _read_instant(section, "from", zone)
     factor = section.ratio("factor", None, above=Fraction(0), most=MOST_CHANGE)
-    known = {each.name for tier in tiers for each in tier.objectives}
+    known = {each.name for tier in tiers for each in tier.promised}
     objectives = section.texts("objectives")
     for name, line in objectives:
         if name not in known:

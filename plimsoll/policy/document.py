@@ -159,7 +159,7 @@ def _read_degradation(top: Section, pools: tuple[Pool, ...]) -> Degradation:
 
 def _read_trigger(section: Section) -> Trigger:
     p99_of = section.choice("p99_of", Sli, Sli.ITL)
-    if p99_of is Sli.AVAILABILITY:
+    if p99_of in {Sli.AVAILABILITY, Sli.RUN}:
         section.fault("p99_of", "availability has no quantile", "one of ttft, itl, tpot, e2e")
     section.required("above")
     trigger = Trigger(

@@ -2,8 +2,12 @@
 
 from enum import StrEnum
 from fractions import Fraction
+from typing import Final
 
 from msgspec import Struct
+
+RUN: Final = "run"
+"""Name of the objective of runs in rows, ledger and pages; no other has it."""
 
 
 class Sli(StrEnum):
@@ -14,6 +18,7 @@ class Sli(StrEnum):
     TPOT = "tpot"
     E2E = "e2e"
     AVAILABILITY = "availability"
+    RUN = "run"  # of agents' runs: a tier's `run`, never one of its objectives
 
 
 class Origin(StrEnum):
@@ -38,6 +43,13 @@ class Objective(Struct, frozen=True):
         """Whether its unit is the token, not the request."""
         return self.sli is Sli.ITL
 
+    @property
+    def unit(self) -> str:
+        """What it counts."""
+        if self.sli is Sli.RUN:
+            return "runs"
+        return "tokens" if self.counts_tokens else "requests"
+
 
 class RunObjective(Struct, frozen=True):
     """What is promised of agents' runs: the requests of one session, judged when nothing came for `idle`."""
@@ -46,3 +58,8 @@ class RunObjective(Struct, frozen=True):
     target: Fraction  # 0 < target < 1, exact
     idle: float = 300.0  # s without anything under way after which a run is over
     half_life: float | None = None  # s; turns weigh by their age at the run's end; None: all the same
+
+    @property
+    def objective(self) -> Objective:
+        """As an objective, whose budget the books keep like any other's."""
+        return Objective(RUN, Sli.RUN, self.below, self.target)

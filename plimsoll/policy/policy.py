@@ -3,7 +3,6 @@
 from enum import StrEnum
 from fractions import Fraction
 from math import inf
-from typing import Final
 
 from msgspec import Struct
 
@@ -47,6 +46,11 @@ class Tier(Struct, frozen=True):
     queue_timeout: float = 60.0  # s in the queue before a request expires
     objectives: tuple[Objective, ...] = ()  # always ends with an availability objective
     run: RunObjective | None = None  # of agents' runs
+
+    @property
+    def promised(self) -> tuple[Objective, ...]:
+        """All that has an error budget: the objectives, and that of runs."""
+        return self.objectives if self.run is None else (*self.objectives, self.run.objective)
 
 
 class Adapt(Struct, frozen=True):
@@ -115,10 +119,6 @@ class ExceptionWindow(Struct, frozen=True):
     from_at: float  # UTC epoch s
     until_at: float
     tenants: tuple[str, ...] = ()  # (): all
-
-
-MOST_CHANGE: Final = 1000
-"""The most that a known change may multiply by: what is more is a slip."""
 
 
 class KnownChange(Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from plimsoll.policy.objective import Objective, Origin, RunObjective, Sli
+from plimsoll.policy.objective import RUN, Objective, Origin, RunObjective, Sli
 from plimsoll.policy.policy import Service, Tier, UpstreamTrust
 from plimsoll.policy.section import Section
 
@@ -117,6 +117,9 @@ def _read_objective(section: Section, names: dict[str, int]) -> Objective | None
     name = read_name(section, names, "objective") if section.has("name") else ""
     section.text("name")
     section.done()
+    if sli is Sli.RUN or name == RUN:
+        section.fault("name" if name == RUN else "sli", "run is the objective of runs", "it is the tier's own key: run")
+        return None
     if not has_sli or not has_target or sli is None or target is None:
         return None
     if not section.has("name"):

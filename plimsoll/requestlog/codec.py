@@ -41,6 +41,7 @@ class Open(Struct, frozen=True, array_like=True, gc=False):
     num_choices: int = 1
     upstream_time: float | None = None
     cause: str = ""
+    session: str = ""
 
 
 class Note(Struct, frozen=True, array_like=True, gc=False):

@@ -40,6 +40,7 @@ class SimulatedBudgets:
         self._policies = {policy.version: policy}
         self._promises = Promises(policy)
         self._batch = Batch(0, self._policies)
+        self._batch.sessions.in_force = policy.version
         self._spent: defaultdict[tuple[str, str], int] = defaultdict(int)  # by account and period
         self._histories: defaultdict[Owner, tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]] = (
             defaultdict(lambda: ({}, {}))
@@ -55,6 +56,8 @@ class SimulatedBudgets:
 
     def minute(self, at: float) -> BudgetsReported:
         """Assess, book what is decided, and say what the governor is to know."""
+        self._batch.passed(at)
+        self._batch.sessions.changes.clear()  # nobody keeps them here
         self._sum_up()
         made = self.last = assess(self._promises, self._known(), at, self._outlooks)
         self._before = {Owner(row.tenant, row.objective): (row.period, row.health) for row in made.rows}

@@ -11,11 +11,14 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import astuple
 
+from plimsoll.governor.settlement import spend
 from plimsoll.ledger.booking import excepted, is_late, late, window_of
 from plimsoll.ledger.decided import Decided
 from plimsoll.ledger.entry import Entry, EntryKind
+from plimsoll.ledger.sessions import Sessions, entries_of
 from plimsoll.policy.policy import Policy
-from plimsoll.requestlog.codec import Note, RowKind, decode_note
+from plimsoll.requestlog.codec import Note, Open, RowKind, decode_note, decode_open
+from plimsoll.slo.budget import period_of
 from plimsoll.slo.verdict import Judgement
 from plimsoll.storage.periods import QUARTER, period_for, zone_of
 from plimsoll.storage.policies import decode_policy
@@ -101,8 +104,9 @@ class _Slot:
 class Batch:
     """A stretch of the log, summed."""
 
-    def __init__(self, start: int, policies: dict[str, Policy]) -> None:
-        """`policies` are those known by version; the ones that the stretch brings are added to it."""
+    def __init__(self, start: int, policies: dict[str, Policy], sessions: Sessions | None = None) -> None:
+        """`policies` are those known by version; the ones that the stretch brings are added to it. `sessions` are
+        agents' runs that go on where the stretch begins; a batch that is not posted has spoilt them."""
         self.start = self.end = start
         self.num_settled = 0
         self.last_at = 0.0  # when the last request of it ended
@@ -114,11 +118,13 @@ class Batch:
         self.moves: Counter[Move] = Counter()
         self.decisions: list[tuple[float, Decided]] = []
         self.new_policies: dict[str, bytes] = {}
+        self.sessions = Sessions(policies) if sessions is None else sessions
         self._policies = policies
         self._slots: dict[tuple[str, str, str, float, float, str], _Slot] = {}
 
     def take(self, rows: Iterable[Row], max_rows: int, until: int | None = None) -> "Batch":
         """Sum up to that many rows, none that ends beyond offset `until`."""
+        watching = self.sessions.watching
         for num, (_, end, kind, payload) in enumerate(rows, 1):
             if until is not None and end > until:
                 break
@@ -127,6 +133,9 @@ class Batch:
                 self.settled(brief, entries)
             elif kind == _NOTE:
                 self._noted(decode_note(payload))
+                watching = self.sessions.watching
+            elif watching:
+                self._opened(decode_open(payload))
             self.end = end
             if num >= max_rows:
                 break
@@ -136,9 +145,33 @@ class Batch:
     def settled(self, brief: Brief, entries: tuple[Entry, ...]) -> None:
         """Count one settlement; `sum_up` makes it part of the sums."""
         self.num_settled += 1
-        tenant, tier, version, arrived_at, finished_at, verdicts = astuple(brief)
+        finished_at = brief.finished_at
         if finished_at > self.last_at:  # noqa: PLR1730 - a call costs more
             self.last_at = finished_at
+        self._count(brief, entries)
+        if brief.turn is not None:
+            self.passed(brief.arrived_at)
+            self.sessions.settled(brief.tenant, brief.policy_version, brief.turn)
+        if self.sessions.due:
+            self.passed(finished_at)
+
+    def passed(self, at: float) -> None:
+        """The log's time goes on to that instant: runs that are over by then are counted like requests."""
+        for over in self.sessions.passed(at):
+            policy = self._policies.get(over.policy, NOBODY)
+            period, zone = period_for(over.arrived_at, over.tenant, policy), zone_of(over.tenant, policy)
+            verdicts = () if over.verdict is None else (over.verdict,)
+            brief = Brief(over.tenant, over.tier, over.policy, over.arrived_at, over.known_at, verdicts)
+            self._count(brief, spend(over.tenant, verdicts, period))
+            booked = period_of(over.known_at, zone) if is_late(period, zone, over.known_at) else period
+            self._move(entries_of(over, booked), int(over.known_at // 60))
+
+    def _opened(self, opened: Open) -> None:
+        self.passed(opened.arrived_at)
+        self.sessions.opened(opened.tenant, opened.session, opened.request_id, opened.arrived_at)
+
+    def _count(self, brief: Brief, entries: tuple[Entry, ...]) -> None:
+        tenant, tier, version, arrived_at, finished_at, verdicts, _ = astuple(brief)
         policy = self._policies.get(version, NOBODY)
         exceptions = policy.budget.exceptions
         exception = window_of(arrived_at, tenant, exceptions) if exceptions else ""
@@ -187,9 +220,11 @@ class Batch:
         self._slots.clear()
 
     def _noted(self, note: Note) -> None:
+        self.passed(note.at)
         if note.kind == POLICY_NOTE:
             policy = decode_policy(note.data)
             self._policies[policy.version] = policy
+            self.sessions.in_force = policy.version
             self.new_policies[policy.version] = note.data
         elif note.kind == ENTRIES_NOTE:
             self._move(decode_entries(note.data), int(note.at // 60))

@@ -49,7 +49,7 @@ def target_of(policy: Policy, key: JudgedKey) -> Fraction | None:
     """The target by which those events were judged; None where the policy promises no such thing."""
     for tier in policy.tiers:
         if tier.name == key.tier:
-            return next((each.target for each in tier.objectives if each.name == key.objective), None)
+            return next((each.target for each in tier.promised if each.name == key.objective), None)
     return None
 
 

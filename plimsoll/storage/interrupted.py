@@ -46,7 +46,7 @@ def _record(opened: Open, policy: Policy, at: float, verdicts: tuple[Verdict, ..
         request_id=opened.request_id,
         client_request_id="",
         trace_id="",
-        session="",
+        session=opened.session,
         tenant=opened.tenant,
         tier=opened.tier,
         tier_served="",

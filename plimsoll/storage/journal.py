@@ -164,6 +164,7 @@ class Journal:
         num_choices: int = 1,
         upstream_time: float | None = None,
         cause: str = "",
+        session: str = "",
     ) -> None:
         """We are answerable for this request from now on: called at enqueue, or at dispatch without one.
 
@@ -173,7 +174,9 @@ class Journal:
         appender = self._appender
         if appender.end - appender.position < (len(self._open) + 1) * self._settle_room and not self.accepting:
             raise DiskFull(f"{self.paths.root}: the disk is full and the journal's reserve is used up")
-        row = Open(request_id, tenant, tier, arrived_at, model, endpoint, streaming, num_choices, upstream_time, cause)
+        row = Open(
+            request_id, tenant, tier, arrived_at, model, endpoint, streaming, num_choices, upstream_time, cause, session
+        )
         appender.append(_OPEN, encode(row))
         self._open[request_id] = row
         if request_id > self._last_request_id:  # noqa: PLR1730 - a call of max costs more than the row's checksum

@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import msgspec
 from sqlalchemy import Connection, and_, select, update
 
 from plimsoll.ledger.decided import DecisionKind
 from plimsoll.ledger.entry import Entry, EntryKind
+from plimsoll.ledger.sessions import Kept, Sessions
 from plimsoll.policy.policy import Policy
+from plimsoll.slo.runs import Turn
 from plimsoll.storage import tables
 from plimsoll.storage.batch import Batch, JudgedKey
 from plimsoll.storage.database import engine_of, upsert
@@ -82,26 +85,43 @@ class LedgerDatabase:
         """The offset up to which that log is posted; `first` where none of it is."""
         table = tables.positions
         with self._engine.begin() as connection:
-            connection.execute(upsert(connection, table).values(log=log, reached=first).on_conflict_do_nothing())
+            connection.execute(
+                upsert(connection, table).values(log=log, reached=first, policy="").on_conflict_do_nothing()
+            )
             reached = int(connection.execute(select(table.c.reached).where(table.c.log == log)).scalar_one())
             learn_policies(connection, self.policies)  # after: what is noted before that offset is among them
         return reached
+
+    def sessions(self, log: str) -> Sessions:
+        """Agents' runs that go on where that log is posted to."""
+        table, where = tables.turns, tables.positions
+        with self._engine.begin() as connection:
+            in_force = connection.execute(select(where.c.policy).where(where.c.log == log)).scalar()
+            query = select(table.c.tenant, table.c.policy, table.c.data).where(table.c.log == log)
+            kept = [
+                Kept(tenant, policy, msgspec.msgpack.decode(data, type=Turn))
+                for tenant, policy, data in connection.execute(query)
+            ]
+        return Sessions(self.policies, in_force or "", kept)
 
     def post(self, log: str, batch: Batch) -> bool:
         """Book a batch; False, and nothing changed, where the log is not posted exactly up to the batch's start."""
         table = tables.positions
         with self._engine.begin() as connection:
+            now = {"reached": batch.end, "policy": batch.sessions.in_force}
             here = and_(table.c.log == log, table.c.reached == batch.start)
-            if connection.execute(update(table).where(here).values(reached=batch.end)).rowcount != 1:
+            if connection.execute(update(table).where(here).values(**now)).rowcount != 1:
                 return False
             posting = Posting(connection, log, self.policies)
             posting.keep_policies(batch.new_policies)
             posting.count_judged(batch)
             posting.count_recent(batch)
+            posting.keep_turns(batch.sessions)
             decided = posting.take_decisions(batch)
             touched = {Account(key.tenant, key.objective, key.period) for key in batch.good}
             touched |= posting.waiting_for(batch.new_policies)
             posting.book(batch.start, batch.moves, posting.grant(touched), decided)
+        batch.sessions.changes.clear()
         return True
 
     def balances(self) -> dict[tuple[str, str], int]:
@@ -161,4 +181,4 @@ class LedgerDatabase:
         table = tables.positions
         with self._engine.begin() as connection:
             Posting(connection, log, self.policies).take_out()
-            connection.execute(update(table).where(table.c.log == log).values(reached=first))
+            connection.execute(update(table).where(table.c.log == log).values(reached=first, policy=""))

@@ -8,15 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select
+import msgspec
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select
 
 from plimsoll.ledger.entry import Entry
+from plimsoll.ledger.sessions import Sessions
 from plimsoll.policy.policy import Policy
 from plimsoll.storage.batch import Batch, JudgedKey, Move
 from plimsoll.storage.database import upsert
 from plimsoll.storage.grants import Account, grant_entries, grant_of
 from plimsoll.storage.policies import decode_policy
-from plimsoll.storage.tables import balances, decisions, entries, granted, hours, judged, minutes, policies
+from plimsoll.storage.tables import balances, decisions, entries, granted, hours, judged, minutes, policies, turns
 
 
 class Posting:
@@ -76,6 +78,25 @@ class Posting:
                 for (tenant, objective, hour), (good, bad) in by_hour.items()
             ],
         )
+
+    def keep_turns(self, sessions: Sessions) -> None:
+        """Bring what is kept of runs that are not over to what it is at the batch's end."""
+        gone, kept = [], []
+        for (tenant, session, request_id), each in sorted(sessions.changes.items()):
+            key = {"log": self._log, "tenant": tenant, "session": session, "request_id": request_id}
+            if each is None:
+                gone.append({f"key_{name}": value for name, value in key.items()})
+            else:
+                kept.append({**key, "policy": each.policy, "data": msgspec.msgpack.encode(each.turn)})
+        if gone:
+            of_key = [turns.c[name] == bindparam(f"key_{name}") for name in ("log", "tenant", "session", "request_id")]
+            self._connection.execute(delete(turns).where(*of_key), gone)
+        if kept:
+            new = upsert(self._connection, turns)
+            written = {"policy": new.excluded.policy, "data": new.excluded.data}
+            self._connection.execute(
+                new.on_conflict_do_update(index_elements=turns.primary_key.columns, set_=written), kept
+            )
 
     def take_decisions(self, batch: Batch) -> list[tuple[int, Entry]]:
         """Keep the decisions that no log brought before; their entries, each with the minute of its decision."""
@@ -152,7 +173,7 @@ class Posting:
             for account, (bucket, part) in self._lock_granted(sorted(grants)).items()
         }
         self._set_granted(left)
-        for table in (entries, judged, minutes, hours, decisions):
+        for table in (entries, judged, minutes, hours, decisions, turns):
             self._connection.execute(delete(table).where(table.c.log == self._log))
         self._move_balances(taken, -1)
 

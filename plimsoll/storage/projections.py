@@ -10,6 +10,7 @@ from msgspec import Struct
 from sqlalchemy.exc import OperationalError
 
 from plimsoll.errors import DataDirectoryBusy, LedgerAway
+from plimsoll.ledger.sessions import Sessions
 from plimsoll.policy.policy import Policy
 from plimsoll.storage.archive import archive
 from plimsoll.storage.batch import Batch
@@ -63,6 +64,7 @@ class Projections:
             raise
         self._requests = RequestLog(paths)
         self._reached = self.books.position(self._log, first_offset(self._journal))
+        self._sessions: Sessions | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -77,11 +79,15 @@ class Projections:
 
     def advance(self, *, force: bool = False) -> Advance:
         """Post what is new, and write a Parquet file where one is due (with `force`: of whatever there is)."""
-        batch = Batch(self._reached, self.books.policies).take(read_rows(self._journal, self._reached), BATCH_ROWS)
-        if batch.end > batch.start:
+        sessions, self._sessions = self._sessions or self.books.sessions(self._log), None  # spoilt if this fails
+        batch = Batch(self._reached, self.books.policies, sessions)
+        batch.take(read_rows(self._journal, self._reached), BATCH_ROWS)
+        if batch.end == batch.start:
+            self._sessions = sessions
+        else:
             sync_range(self._journal, batch.start, batch.end)
             if self.books.post(self._log, batch):
-                self._reached = batch.end
+                self._reached, self._sessions = batch.end, sessions
             else:  # another projector, of a copy of this directory or with another lock, was here
                 self._reached = self.books.position(self._log)
         more = self._requests.advance(self._reached, force=force)

@@ -11,6 +11,8 @@ from plimsoll.ledger.entry import Entry
 from plimsoll.requestlog.codec import Open, decode_note, encode
 from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.requestlog.record import Record
+from plimsoll.requestlog.turns import turn_of
+from plimsoll.slo.runs import Turn
 from plimsoll.slo.verdict import Verdict
 
 POLICY_NOTE: Final = "policy"
@@ -38,12 +40,19 @@ class Brief(Struct, frozen=True, array_like=True, gc=False):
     arrived_at: float
     finished_at: float
     verdicts: tuple[Verdict, ...]
+    turn: Turn | None = None  # of a request that came with a session
 
 
 def brief_of(record: Record) -> Brief:
     """The same from the whole record."""
     return Brief(
-        record.tenant, record.tier, record.policy_version, record.arrived_at, record.finished_at, record.verdicts
+        record.tenant,
+        record.tier,
+        record.policy_version,
+        record.arrived_at,
+        record.finished_at,
+        record.verdicts,
+        turn_of(record) if record.session else None,
     )
 
 

@@ -11,6 +11,7 @@ positions: Final = Table(
     METADATA,
     Column("log", String(32), primary_key=True),  # identity of a data directory's log
     Column("reached", BigInteger, nullable=False),  # the log is posted up to this offset
+    Column("policy", String, nullable=False, server_default=""),  # version that was in force there; "": none
 )
 
 entries: Final = Table(
@@ -95,6 +96,18 @@ states: Final = Table(
     Column("tenant", String, primary_key=True),
     Column("objective", String, primary_key=True),
     Column("data", LargeBinary, nullable=False),  # msgpack: what `plimsoll budget status` shows, as of its instant
+)
+
+turns: Final = Table(
+    "turns",
+    METADATA,
+    # Requests of agents' runs that were not over where the log is posted to.
+    Column("log", String(32), primary_key=True),
+    Column("tenant", String, primary_key=True),
+    Column("session", String, primary_key=True),
+    Column("request_id", BigInteger, primary_key=True),
+    Column("policy", String, nullable=False),  # version by which it was judged; "": still under way
+    Column("data", LargeBinary, nullable=False),  # msgpack: `slo.runs.Turn`
 )
 
 granted: Final = Table(

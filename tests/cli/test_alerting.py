@@ -2,13 +2,17 @@
 
 import time
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from plimsoll.cli.alerting import KEPT, Alerting
+from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.assessment import UNFORESEEN, Row
+from plimsoll.ledger.figures import History
+from plimsoll.policy.objective import RunObjective
 from plimsoll.policy.policy import AlertChannel, AlertRules
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.storage.budgetminute import Minute
@@ -61,6 +65,22 @@ def test_what_holds_is_told_and_its_end(receiver: Receiver, tmp_path: Path) -> N
     alerting.close()
     assert (tmp_path / KEPT).exists()
     assert said == []
+
+
+def test_runs_that_burn_are_told_from_the_books(receiver: Receiver, tmp_path: Path) -> None:
+    Journal.open(tmp_path).close()
+    now = time.time()
+    tiers = (replace(POLICY.tiers[0], run=RunObjective(60.0, Fraction(99, 100))),)
+    told = minute(now, BudgetHealth.HEALTHY)
+    history = History(
+        minutes={int(now // 60) - back: (10, 5) for back in range(1, 60)}, hours={int(now // 3600): (9, 4)}
+    )
+    alerting = Alerting(tmp_path, lambda _: None)
+    runs = Minute(now, (replace(told.rows[0], objective="run"),), (), ())
+    alerting(replace(POLICY, tiers=tiers, alerts=RULES), runs, {Owner("acme", "run"): history})
+    until(lambda: len(receiver.got) == 1)
+    assert "error budget of run burns more than 14.4 times too fast" in receiver.got[0]["title"]
+    alerting.close()
 
 
 def test_trouble_is_said_once_and_mends_itself(
