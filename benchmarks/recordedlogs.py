@@ -5,13 +5,16 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.episodes import Episode
+from plimsoll.analytics.gathering import zone_of
 from plimsoll.governor import recording
 from plimsoll.governor.decisions import Settle
+from plimsoll.governor.settlement import spend
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.codec import encode
 from plimsoll.requestlog.record import Record
 from plimsoll.sim.budgets import SimulatedBudgets
+from plimsoll.slo.budget import period_of
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.projections import Projections
 from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE
@@ -34,7 +37,8 @@ def keep(records: Iterable[Record], policy_text: str, directory: Path) -> Policy
             while now[0] >= assess_at:
                 _assess(journal, budgets, assess_at)
                 assess_at += MINUTE
-            settle = Settle(record, ())
+            month = period_of(record.arrived_at, zone_of(policy, record.tenant))
+            settle = Settle(record, spend(record.tenant, record.verdicts, month))
             journal.settle(settle)
             budgets.settled(settle)
         journal.flush()

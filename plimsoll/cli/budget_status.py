@@ -3,7 +3,6 @@
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-import msgspec
 from msgspec import Struct
 from rich import box
 from rich.console import Console
@@ -13,11 +12,9 @@ from rich.table import Table
 from plimsoll.cli.budgetbooks import paths_of, rows_of
 from plimsoll.cli.options import DataDir, Json, LedgerUrl, check_tenant
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.governor import recording
-from plimsoll.governor.events import BudgetsReported, Standing
+from plimsoll.governor.events import Standing
 from plimsoll.ledger.assessment import Row
 from plimsoll.slo.budget import BudgetHealth
-from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.promised import policy_in_force
 from plimsoll.units import format_count
@@ -56,21 +53,12 @@ def status(
     if tenant is not None:
         check_tenant(policy_in_force(paths.root), tenant)
     rows = [row for row in rows_of(paths, ledger_url) if tenant in {None, row.tenant}]
-    standings = [each for each in _standings(paths) if tenant in {None, each.tenant}]
+    standings = [each for each in Inbox(paths.root).standings() if tenant in {None, each.tenant}]
     found = Status(max((row.at for row in rows), default=None), rows, standings)
     if json_output:
         print_json(found)
     else:
         _show(found, terminal())
-
-
-def _standings(paths: DataDirectory) -> list[Standing]:
-    """What the last report says of headroom and demotion."""
-    try:
-        told = recording.decode(Inbox(paths.root).report.read_bytes())
-    except (FileNotFoundError, msgspec.DecodeError):
-        return []
-    return list(told.standings) if isinstance(told, BudgetsReported) else []
 
 
 def _show(found: Status, console: Console) -> None:

@@ -92,6 +92,7 @@ def readers() -> "Readers":
     from plimsoll.cli import explain as explaining  # noqa: PLC0415 - as above
     from plimsoll.cli.budgetbooks import rows_of  # noqa: PLC0415 - as above
     from plimsoll.cli.diagnosing import engines_of, visits_between  # noqa: PLC0415 - as above
+    from plimsoll.cli.grid import replaced  # noqa: PLC0415 - as above
     from plimsoll.console.store import Readers  # noqa: PLC0415 - as above
     from plimsoll.diagnosis.explain import Explanation  # noqa: PLC0415 - as above
     from plimsoll.diagnosis.findings import Findings, findings  # noqa: PLC0415 - as above
@@ -112,4 +113,7 @@ def readers() -> "Readers":
         paths = DataDirectory(root)
         return rows_of(paths, None) if paths.ledger.exists() else []
 
-    return Readers(diagnose, explain, budgets)
+    def changed(policy: str, path: str, value: str) -> str:
+        return replaced(policy, path, value, path)
+
+    return Readers(diagnose, explain, budgets, changed)

@@ -1,5 +1,6 @@
 """How far simulations are, on a terminal's stderr: simulated date, speed, time to come."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,9 @@ class SimProgress:
         self._num = [0] * num
         self._about = about
         self._began = time.monotonic()
+        self._told_at = 0.0
+        self.tell_lines = False
+        """Whether each look is a line of JSON on stderr as well, for another program."""
         self._bar = progress.add_task("simulating", total=max(length * num, 1e-9))
 
     def told(self, place: int, at: float, num: int) -> None:
@@ -46,6 +50,11 @@ class SimProgress:
             f"{format_duration(sum(self._at) / spent, 2)} a second"
         )
         self._progress.update(self._bar, completed=sum(self._at), description=text)
+        if self.tell_lines and time.monotonic() > self._told_at + 0.25:
+            self._told_at = time.monotonic()
+            share = sum(self._at) / max(self._length * len(self._at), 1e-9)
+            sys.stderr.write(f'{{"progress":{share:.4f},"requests":{sum(self._num)}}}\n')
+            sys.stderr.flush()
 
 
 @contextmanager

@@ -32,6 +32,9 @@ def simulate(
     first_seed: FirstSeed = 1,
     jobs: Jobs = 1,
     json_output: Annotated[bool, Parameter(name="--json", negative="", help="Print the summary as JSON.")] = False,
+    tell_progress: Annotated[
+        bool, Parameter(name="--progress", negative="", help="Tell how far it is in lines of JSON on stderr.")
+    ] = False,
 ) -> None:
     """Run the live policy on a virtual clock, against engines modelled step by step.
 
@@ -63,6 +66,7 @@ def simulate(
     began = time.monotonic()
     zone, start_at = policy.service.timezone, load.start_at or EPOCH
     with Crew(jobs) as crew, sim_progress(len(tasks), load.duration, start_at, zone) as progress:
+        progress.tell_lines = tell_progress
         runs: dict[int, tuple[Run, float]] = {}
         for place, run in crew.run(_timed, tasks, progress.told):
             runs[place] = run

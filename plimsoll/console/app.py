@@ -3,23 +3,27 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
 
-from plimsoll.console import lineview
+from plimsoll.console import acting, handlers, lineview
 from plimsoll.console.formulas import formulas
 from plimsoll.console.guarding import Guard
 from plimsoll.console.pages import STATIC, Frame, render
 from plimsoll.console.store import Store
+from plimsoll.console.whatif import Job
 from plimsoll.console.words import LANGUAGES, chosen
 from plimsoll.errors import PlimsollError, UsageError
 
 BEAT: float = 1.0
 """s after which a browser is told that nothing is new: silence is how it knows that we are gone."""
 YEAR = 365 * 86_400
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +34,8 @@ class Console:
         self.store, self.guard = store, guard
         self._runner: web.AppRunner | None = None
         self._keeping: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
+        self.job: Job | None = None  # the what-if that runs, or ran last
 
     async def listen(self, host: str, port: int) -> int:
         """Listen there (port 0: any free one) and keep the store fresh; returns the port. OSError where it is taken."""
@@ -43,13 +49,23 @@ class Console:
         return bound
 
     async def close(self) -> None:
-        """Stop."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+        """Stop, with whatever runs."""
+        if self.job is not None:
+            self.job.cancel()
+        for task in (self._keeping, self._running):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
         self.store.close()
+
+    def begin(self, job: Job) -> None:
+        """Run a what-if in place of the one before."""
+        if self.job is not None:
+            self.job.cancel()
+        self.job = job
+        self._running = asyncio.create_task(job.run())
 
     def routes(self) -> list[web.RouteDef]:
         """Every path."""
@@ -60,6 +76,9 @@ class Console:
             web.get("/healthz", self.health),
             web.get("/static/{name}", self.static),
             web.get("/choose", self.choose),
+            *[web.get(path, partial(page, self)) for path, page in handlers.PAGES.items()],
+            *[web.get(path, partial(act, self)) for path, act in acting.GET.items()],
+            *[web.post(path, partial(act, self)) for path, act in acting.POST.items()],
         ]
 
     async def line(self, request: web.Request) -> web.Response:
@@ -145,7 +164,7 @@ class Console:
         text = render(template, self.frame(request, name), view, **more)
         return web.Response(text=text, content_type="text/html", status=int(str(status)))
 
-    async def asked(self, request: web.Request, name: str, work: Callable[..., object], *values: object) -> object:
+    async def asked(self, request: web.Request, name: str, work: Callable[..., T], *values: object) -> T:
         """What a page wants of the log, read in a thread; a page that says why where it cannot be."""
         try:
             return await self.store.off(work, *values)

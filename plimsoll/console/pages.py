@@ -7,17 +7,27 @@ from typing import Any, Final
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec import Struct
 
 from plimsoll import __version__
 from plimsoll.console import figuretext, plots, plotsvg
+from plimsoll.console.sayings import said
 from plimsoll.console.words import Words
 from plimsoll.units import format_count, format_duration
 
 STATIC: Final = Path(__file__).parent / "static"
-PAGES: Final = (("line", "/", "The line"),)
+PAGES: Final = (
+    ("line", "/", "The line"),
+    ("tenants", "/tenants", "Tenants"),
+    ("diagnose", "/diagnose", "Diagnose"),
+    ("cache", "/cache", "Cache"),
+    ("replicas", "/replicas", "Replicas"),
+    ("journal", "/journal", "Journal"),
+    ("whatif", "/what-if", "What if"),
+)
 """(name, path, title) in the order of the keys 1 to 7."""
 
 
@@ -79,7 +89,7 @@ def render(template: str, frame: Frame, view: object, **more: object) -> str:
     values: dict[str, Any] = {
         "t": words, "frame": frame, "view": view, "clock": clock, "draw": lambda chart: draw(chart, words),
         "gauge": lambda gauge, title: Markup(plotsvg.gauge_svg(gauge, title)),
-        "f": lambda name: formula_link(name, words),
+        "f": lambda name: formula_link(name, words), "said": lambda text: said(text, frame.language),
     } | more  # fmt: skip
     return environment().get_template(template).render(values)
 
@@ -89,7 +99,7 @@ def draw(chart: plots.Lines | plots.Bars | plots.Heat, words: Words) -> Markup:
     picture = (
         plotsvg.lines_svg(chart)
         if isinstance(chart, plots.Lines)
-        else plotsvg.bars_svg(chart)
+        else plotsvg.bars_svg(_named(chart, words))
         if isinstance(chart, plots.Bars)
         else plotsvg.heat_svg(chart)
     )
@@ -98,11 +108,18 @@ def draw(chart: plots.Lines | plots.Bars | plots.Heat, words: Words) -> Markup:
     ))  # fmt: skip
 
 
+def _named(chart: plots.Bars, words: Words) -> plots.Bars:
+    """With its rows' names in words."""
+    replace = msgspec.structs.replace
+    return replace(chart, rows=tuple([replace(row, label=words(row.label)) for row in chart.rows]))
+
+
 def key_of(chart: plots.Lines | plots.Bars | plots.Heat) -> list[tuple[str, str]]:
     """(class, name) of what the picture shows, each once."""
     found: dict[str, str] = {}
     if isinstance(chart, plots.Lines):
-        for each in (*chart.series, *chart.right):
+        shown = [each for each in (*chart.series, *chart.right) if any(y is not None for _, y in each.points)]
+        for each in shown:
             found.setdefault(f"line {each.kind}", each.name)
         for band in chart.bands:
             found.setdefault(f"band {band.kind}", band.name)
@@ -111,7 +128,7 @@ def key_of(chart: plots.Lines | plots.Bars | plots.Heat) -> list[tuple[str, str]
                 mark.kind, {"worse": "worse from here", "better": "better from here"}.get(mark.kind, "decision")
             )
     elif isinstance(chart, plots.Bars):
-        for row in chart.rows:
+        for row in chart.rows if any(len(row.parts) > 1 for row in chart.rows) else ():
             for name, value, kind in row.parts:
                 if value > 0:
                     found.setdefault(f"bar {kind}", name)

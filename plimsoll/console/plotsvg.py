@@ -218,7 +218,7 @@ def heat_svg(chart: Heat) -> str:
                 f"<title>{escape(told)}</title></rect>"
                 f'<text class="tick mid heat{level}" x="{x + width / 2 - 1:.1f}" y="{y + 21:.0f}">{text}</text>'
             )
-    return _svg(parts, max(whole, 300), head + size * len(chart.rows) + 2, chart.title)
+    return _svg(parts, max(whole, WIDTH), head + size * len(chart.rows) + 2, chart.title)
 
 
 def gauge_svg(gauge: Gauge, title: str) -> str:

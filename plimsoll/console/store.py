@@ -31,11 +31,12 @@ T = TypeVar("T")
 
 
 class Readers(Struct, frozen=True):
-    """How findings, explanations and budgets are read from a data directory: functions of the command line's."""
+    """How findings, explanations, budgets and changed policies are made: the command line's own functions."""
 
     diagnose: Callable[[Path, str | None, float, float], Findings]
     explain: Callable[[Path, str], Explanation]
     budgets: Callable[[Path], list[Row]]
+    replaced: Callable[[str, str, str], str]  # a policy's text with the value at a path replaced
 
 
 class Part(Struct):
@@ -131,7 +132,7 @@ class Store:
             self.tail = await self.off(Tail, self.root, self.at - HOUR)
         except PlimsollError as error:
             self.hour.error = str(error)
-            self._tell()
+            self.tell()
         await self._follow()
         for part, read in self._parts():
             await self._refresh(part, read)
@@ -182,14 +183,14 @@ class Store:
             _log.exception("a fault of the console itself")
             part.error = f"{type(fault).__name__}: {fault}"
         part.made_at, part.took = self.clock(), time.monotonic() - began
-        self._tell()
+        self.tell()
 
     async def _follow(self) -> None:
         if self.tail is None:
             return
         try:
             if await self.off(self.tail.look):
-                self._tell()
+                self.tell()
         except (PlimsollError, OSError) as error:
             self.hour.error = str(error)
 
@@ -201,12 +202,13 @@ class Store:
                 self.refused, found = str(error), None
             if found is not None:
                 self.snapshot, self.heard_at, self.refused = found, self.clock(), ""
-                self._tell()
+                self.tell()
             elif self.stale:
-                self._tell()
+                self.tell()
             await asyncio.sleep(1.0)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Something that pages show has changed."""
         self.version += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

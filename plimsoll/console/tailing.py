@@ -30,7 +30,7 @@ class Tail:
         self.reasons: Counter[tuple[str, str, str]] = Counter()  # (tenant, outcome, reason) of those not completed
         self._journal = DataDirectory(root).journal
         self._chronicler = Chronicler(Wanted(since))
-        self._offset = _offset_at(root, since)
+        self._offset = offset_at(root, since)
 
     def look(self) -> bool:
         """Whether anything was new."""
@@ -52,7 +52,7 @@ class Tail:
         return news
 
 
-def _offset_at(root: Path, since: float) -> int:
+def offset_at(root: Path, since: float) -> int:
     """Where the log must be read from for all that ended since then; by the Parquet files, else its beginning."""
     journal = DataDirectory(root).journal
     start = first_offset(journal)

@@ -20,7 +20,7 @@ Hourly = dict[tuple[str, str], list[HourCount]]
 _HOURS = """
 SELECT tenant, v.objective, floor(finished_at / 3600)::BIGINT AS hour,
     sum(v.num_good + v.num_bad)::BIGINT, sum(v.num_bad)::BIGINT
-FROM (SELECT tenant, finished_at, unnest(verdicts) AS v FROM requests WHERE NOT ({excepted}))
+FROM (SELECT tenant, finished_at, unnest(verdicts) AS v FROM requests WHERE {of} AND NOT ({excepted}))
 GROUP BY ALL HAVING sum(v.num_good + v.num_bad) > 0 ORDER BY ALL
 """
 
@@ -32,7 +32,7 @@ def hours_of(log: Path, exceptions: Iterable[ExceptionWindow] = ()) -> Hourly:
     as it is of the books. Raises UsageError where there is no log,
     StorageError where a file cannot be read.
     """
-    hours = _HOURS.format(excepted=_within(exceptions))
+    hours = _HOURS.format(of="true", excepted=_within(exceptions))
     if log.is_dir() and not any(log.glob("*.parquet")):
         with connect(log) as connection:
             return _hourly(connection, hours)
@@ -58,6 +58,11 @@ def _within(exceptions: Iterable[ExceptionWindow]) -> str:
         named = f" AND tenant IN ({', '.join(map(quoted, each.tenants))})" if each.tenants else ""
         parts.append(f"(arrived_at >= {each.from_at!r}::DOUBLE AND arrived_at < {each.until_at!r}::DOUBLE{named})")
     return " OR ".join(parts)
+
+
+def hourly_of(connection: duckdb.DuckDBPyConnection, tenant: str, exceptions: Iterable[ExceptionWindow] = ()) -> Hourly:
+    """The same of one tenant, from a connection with the view `requests`."""
+    return _hourly(connection, _HOURS.format(of=f"tenant = {quoted(tenant)}", excepted=_within(exceptions)))
 
 
 def _hourly(connection: duckdb.DuckDBPyConnection, hours: str) -> Hourly:

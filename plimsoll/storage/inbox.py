@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from plimsoll.governor import recording
+from plimsoll.governor.events import BudgetsReported, Standing
 from plimsoll.ledger.decided import Decided
 from plimsoll.requestlog.codec import encode
 from plimsoll.storage.datadir import write_whole
@@ -42,6 +44,14 @@ class Inbox:
         part = self.report.with_name("report.part")
         part.write_bytes(data)  # not synced: a lost one is a minute old
         part.replace(self.report)
+
+    def standings(self) -> list[Standing]:
+        """What the latest report says of headroom and demotion; nothing where there is none."""
+        try:
+            told = recording.decode(self.report.read_bytes())
+        except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+            return []
+        return list(told.standings) if isinstance(told, BudgetsReported) else []
 
     def decisions(self) -> list[Path]:
         """Files of decisions that wait, oldest first."""
