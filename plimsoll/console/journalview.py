@@ -51,7 +51,8 @@ def journal_view(
 ) -> JournalView:
     """The page from the entries that were found."""
     found = sorted(entries, key=lambda entry: -entry.at)
-    undone = {str(entry.detail.get("key", "")).removeprefix("undo/") for entry in found if entry.kind == "decision"}
+    keys = [str(entry.detail.get("key", "")) for entry in found]
+    undone = {key.removeprefix("undo/") for key in keys if key.startswith("undo/")}
     return JournalView(
         lines=tuple([_line(entry, undone) for entry in found]),
         span=span,

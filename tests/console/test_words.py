@@ -44,7 +44,7 @@ def of_charts() -> Iterator[str]:
                 constants = [*node.args[:3], *[each.value for each in node.keywords if each.arg in {"title", "unit"}]]
                 if node.func.id in {"Series", "Band"}:
                     constants = node.args[:1]
-                yield from (each.value for each in constants if isinstance(each, ast.Constant))
+                yield from (str(each.value) for each in constants if isinstance(each, ast.Constant))
 
 
 def names() -> Iterator[str]:
