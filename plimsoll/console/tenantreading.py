@@ -11,6 +11,7 @@ from plimsoll.requestlog.record import format_request_id
 from plimsoll.slo.budget import HourCount
 from plimsoll.storage.chosen import quoted
 from plimsoll.storage.hourly import hourly_of
+from plimsoll.storage.promised import policy_in_force
 from plimsoll.storage.query import connect
 from plimsoll.storage.tails import tails
 
@@ -71,7 +72,7 @@ def step_of(span: float, num: int) -> float:
 def read_tenant(root: Path, tenant: str, since: float, until: float, *, hours: bool = True) -> TenantLog:
     """Requests of the tenant that arrived in [since, until); `hours` only where they are asked for."""
     with connect(root) as connection:
-        by_hour = hourly_of(connection, tenant) if hours else {}
+        by_hour = hourly_of(connection, tenant, policy_in_force(root).budget.exceptions) if hours else {}
         connection.execute(
             f"""CREATE TEMP TABLE windowed AS SELECT * EXCLUDE (entries) FROM requests WHERE tenant = {quoted(tenant)}
             AND arrived_at >= {since!r}::DOUBLE AND arrived_at < {until!r}::DOUBLE"""
