@@ -62,6 +62,7 @@ def _arrow_type(field: msgspec.structs.FieldInfo) -> pa.DataType:
 
 
 _FIELDS: Final = msgspec.structs.fields(Record)
+_LATER: Final = {field.name: field.default for field in _FIELDS if not field.required}
 SCHEMA: Final = pa.schema(
     [
         *((field.name, _arrow_type(field)) for field in _FIELDS),
@@ -131,4 +132,6 @@ def _values(column: pa.Array, name: str) -> list[Any]:
         return [tuple(tuple(each.values()) for each in row) for row in values]
     if name == "itl_sketches":
         return [row and tuple((each["num_zero"], dict(each["buckets"])) for each in row) for row in values]
+    if name in _LATER and column.null_count:  # beside newer files, those from before the column show NULLs
+        return [_LATER[name] if value is None else value for value in values]
     return values

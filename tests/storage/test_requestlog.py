@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from plimsoll.errors import SchemaTooNew, StorageError, UsageError
 from plimsoll.storage import requestlog
@@ -152,3 +153,18 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         in_view(tmp_path)
     with pytest.raises(StorageError, match=damaged.name):
         list(records(tmp_path))
+
+
+def test_files_from_before_a_column_are_read_beside_newer_ones(tmp_path: Path) -> None:
+    with_journal = Journal.open(tmp_path, 1, clock=lambda: NOVEMBER)
+    write(with_journal, range(1, 4))
+    project(tmp_path)
+    (old,) = log_files(DataDirectory(tmp_path).requests)
+    table = parquet.read_table(old.path)
+    parquet.write_table(table.drop_columns(["parent_span_id"]), old.path)
+    write(with_journal, range(4, 6))
+    project(tmp_path)
+    with_journal.close()
+    found = list(records(tmp_path))
+    assert [each.request_id for each in found] == [1, 2, 3, 4, 5]
+    assert {each.parent_span_id for each in found} == {""}
