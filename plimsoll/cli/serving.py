@@ -24,15 +24,19 @@ from plimsoll.gateway.bookkeeping import Bookkeeping
 from plimsoll.gateway.clock import ClockWatch, wall_clock
 from plimsoll.gateway.feed import Feed
 from plimsoll.gateway.tls import ServingTls
+from plimsoll.governor.snapshot import Snapshot
 from plimsoll.policy import document
 from plimsoll.policy.presets import preset
 from plimsoll.storage import projector
 from plimsoll.storage.datadir import write_whole
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
-from plimsoll.telemetry.exposition import Page
+from plimsoll.telemetry import scaling
+from plimsoll.telemetry.exposition import Exposition, Page
 from plimsoll.telemetry.otel.place import Place, exporter
 from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
+from plimsoll.telemetry.protobufpage import ProtobufPage, is_wanted
+from plimsoll.telemetry.scaling import PoolSignal, Scaling
 
 CLOCK_EVERY: Final = 10.0  # s between looks at the time of day
 MOST_FILES: Final = 1 << 16  # descriptors that we ask for: 10,000 clients with their engines take a third of it
@@ -79,10 +83,11 @@ class Service:
         self._settings = settings
         self._app = app
         self._metrics = Metrics()
+        self._scaling = Scaling()
         self._reloading: asyncio.Task[None] | None = None
         self._one_reload = asyncio.Lock()
         self._clock_watch = ClockWatch(app.clock)
-        app.driver.carrier.settled.append(self._metrics.settled)
+        app.driver.carrier.settled += [self._metrics.settled, self._scaling.settled]
         self._take_policy(promise)
 
     async def watch_clock(self) -> None:
@@ -105,12 +110,14 @@ class Service:
         """See `Operations`."""
         return msgspec.json.encode(self._app.governor.snapshot(self._app.clock()))
 
-    async def metrics(self) -> bytes:
+    async def metrics(self, accept: str) -> tuple[str, bytes]:
         """See `Operations`."""
-        page = Page()
+        page: Exposition = ProtobufPage() if is_wanted(accept) else Page()
         for _ in self._metrics.write(page):
             await asyncio.sleep(0)
-        write_snapshot(page, self._app.governor.snapshot(self._app.clock()))
+        snapshot = self._app.governor.snapshot(self._app.clock())
+        write_snapshot(page, snapshot)
+        scaling.write(page, self._signals(snapshot))
         refused = [(reason.value, num) for reason, num in self._app.driver.unattributed.items()]
         write_counts(page, "plimsoll_unattributed_refusals_total", "Refusals of nobody's requests.", refused, "reason")
         journal = self._app.journal.state
@@ -118,7 +125,22 @@ class Service:
         page.sample(journal.room_bytes, mode=journal.mode)
         page.family("plimsoll_clock_ahead_seconds", "gauge", "Time of day less the gateway's clock, which never steps.")
         page.sample(self._clock_watch.ahead())
-        return page.encode()
+        return page.content_type, page.encode()
+
+    def scaling(self) -> bytes:
+        """See `Operations`."""
+        snapshot = self._app.governor.snapshot(self._app.clock())
+        return msgspec.json.encode({"at": snapshot.at, "pools": self._signals(snapshot)})
+
+    def external_metrics(self, metric: str, pool: str) -> bytes | None:
+        """See `Operations`."""
+        snapshot = self._app.governor.snapshot(self._app.clock())
+        chosen = {name: each for name, each in self._signals(snapshot).items() if pool in {"", name}}
+        found = scaling.external_metrics(metric, chosen, snapshot.at)
+        return None if found is None else msgspec.json.encode(found)
+
+    def _signals(self, snapshot: Snapshot) -> dict[str, PoolSignal]:
+        return self._scaling.signals(snapshot, float(self._app.driver.policy.scheduling.saturation_limit))
 
     async def reload(self) -> Reloaded:
         """See `Operations`."""

@@ -1,7 +1,7 @@
 """The operators' side, on a port of its own: health, metrics, the governor's state, decisions as they fall, reload.
 
-`/healthz`, `/readyz` and `/metrics` are open to whoever reaches the port (loopback unless told otherwise); `/admin/…`
-wants the token.
+`/healthz`, `/readyz`, `/metrics`, `/scaling` and `/apis/…` are open to whoever reaches the port (loopback unless told
+otherwise); `/admin/…` wants the token.
 """
 
 import hmac
@@ -15,8 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from plimsoll.errors import PlimsollError, PolicyError
 from plimsoll.gateway.feed import Feed
-
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from plimsoll.gateway.openapi import EXTERNAL, document
 
 
 class Reloaded(NamedTuple):
@@ -34,11 +33,17 @@ class Operations(Protocol):
     def unready(self) -> list[str]:
         """Why no traffic should be sent here now; empty: all is well."""
 
-    async def metrics(self) -> bytes:
-        """The page for Prometheus."""
+    async def metrics(self, accept: str) -> tuple[str, bytes]:
+        """The page for Prometheus in a format that this Accept header takes: its content type, its bytes."""
 
     def snapshot(self) -> bytes:
         """The governor's state, JSON."""
+
+    def scaling(self) -> bytes:
+        """Signals for autoscalers by pool, JSON."""
+
+    def external_metrics(self, metric: str, pool: str) -> bytes | None:
+        """One of them as Kubernetes' external metrics, JSON (`pool`: "" for all); None where there is none so named."""
 
     async def reload(self) -> Reloaded:
         """Read the policy again and go by it. Raises PlimsollError, and then the old one stays."""
@@ -69,6 +74,9 @@ class Admin:
                 web.get("/healthz", self._health),
                 web.get("/readyz", self._ready),
                 web.get("/metrics", self._metrics),
+                web.get("/scaling", self._scaling),
+                web.get(EXTERNAL + "/{namespace}/{metric}", self._external_metrics),
+                web.get("/admin/openapi.json", self._openapi),
                 web.get("/admin/snapshot", self._snapshot),
                 web.get("/admin/events", self._events),
                 web.post("/admin/reload", self._reload),
@@ -101,11 +109,27 @@ class Admin:
         reasons = self._operations.unready()
         return web.Response(status=503 if reasons else 200, text="".join(f"{reason}\n" for reason in reasons) or "ok\n")
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._operations.metrics(), headers={"content-type": METRICS_TYPE})
+    async def _metrics(self, request: web.Request) -> web.Response:
+        content_type, body = await self._operations.metrics(request.headers.get("accept", ""))
+        return web.Response(body=body, headers={"content-type": content_type})
 
     async def _snapshot(self, _: web.Request) -> web.Response:
         return web.Response(body=self._operations.snapshot(), content_type="application/json")
+
+    async def _scaling(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._operations.scaling(), content_type="application/json")
+
+    async def _external_metrics(self, request: web.Request) -> web.Response:
+        """`labelSelector=pool=chat` chooses a pool; other selectors choose nothing that we could give."""
+        name = request.match_info["metric"]
+        label, _, pool = request.query.get("labelSelector", "pool=").partition("=")
+        found = self._operations.external_metrics(name, pool.lstrip("=")) if label == "pool" else None
+        if found is None:
+            return _error(404, f"no metric {name!r} for these labels: see /scaling, and labelSelector=pool=NAME")
+        return web.Response(body=found, content_type="application/json")
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return _json(200, document())
 
     async def _reload(self, _: web.Request) -> web.Response:
         try:

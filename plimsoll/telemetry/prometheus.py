@@ -5,6 +5,7 @@ Labels are bounded: tenants and tiers are the policy's, outcomes and reasons are
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Final
 
 from plimsoll.governor.decisions import Settle
@@ -12,16 +13,15 @@ from plimsoll.governor.snapshot import Snapshot
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.timing import BUCKETS_PER_OCTAVE, bucket_of
 from plimsoll.slo.verdict import Judgement, Verdict
-from plimsoll.telemetry.exposition import Page
+from plimsoll.telemetry.exposition import Distribution, Exposition
 
 _EXCLUDED: Final = Judgement.EXCLUDED
 _CENSORED: Final = Judgement.CENSORED
 STEP: Final = BUCKETS_PER_OCTAVE // 2
 LOWEST: Final = -10 * BUCKETS_PER_OCTAVE  # 2^-10 s, about 1 ms
 HIGHEST: Final = 9 * BUCKETS_PER_OCTAVE  # 512 s
-BOUNDS: Final = tuple(
-    (index, f"{2 ** (index / BUCKETS_PER_OCTAVE):.10g}") for index in range(LOWEST, HIGHEST + 1, STEP)
-)
+BOUNDS: Final = tuple(f"{2 ** (index / BUCKETS_PER_OCTAVE):.10g}" for index in range(LOWEST, HIGHEST + 1, STEP))
+_NUM_BOUNDS: Final = len(BOUNDS)
 MAX_OWNERS: Final = 2000  # (tenant, tier) pairs; more are summed as "other"
 
 
@@ -59,14 +59,13 @@ class Histogram:
 
     def cumulated(self) -> tuple[list[int], int]:
         """Counts up to each of `BOUNDS`, and the count of all."""
-        ordered = sorted(self.buckets.items())
-        counts, place, so_far = [], 0, self.num_zero
-        for bound, _ in BOUNDS:
-            while place < len(ordered) and ordered[place][0] <= bound:
-                so_far += ordered[place][1]
-                place += 1
-            counts.append(so_far)
-        return counts, self.num_zero + sum(self.buckets.values())
+        counts = [0] * (_NUM_BOUNDS + 1)
+        counts[0] = self.num_zero
+        for index, num in self.buckets.items():
+            place = (index - LOWEST + STEP - 1) // STEP  # the first bound at or above the bucket's upper edge
+            counts[0 if place < 0 else min(place, _NUM_BOUNDS)] += num
+        cumulated = list(accumulate(counts))
+        return cumulated[:-1], cumulated[-1]
 
     def sum_from_buckets(self) -> float:
         """For merged values: the sum, at most 2.2 % too large."""
@@ -165,7 +164,7 @@ class Metrics:
             key = ("other", "other")
         return self._owners.setdefault(key, Owner())
 
-    def write(self, page: Page) -> Iterator[None]:
+    def write(self, page: Exposition) -> Iterator[None]:
         """All that was counted. Yields now and then: a page of many tenants must not hold up whoever is served."""
         owners = sorted(self._owners.items())
         page.family("plimsoll_requests_total", "counter", "Requests that ended, by how and why.")
@@ -205,18 +204,16 @@ TIMES: Final[tuple[tuple[str, str, Callable[[Owner], Histogram]], ...]] = (
 )
 
 
-def _write_histogram(page: Page, histogram: Histogram, *, tenant: str, tier: str, merged: bool) -> None:
-    counts, num = histogram.cumulated()
+def _write_histogram(page: Exposition, histogram: Histogram, *, tenant: str, tier: str, merged: bool) -> None:
+    cumulated, num = histogram.cumulated()
     if not num:
         return
-    for (_, bound), count in zip(BOUNDS, counts, strict=True):
-        page.sample(count, "_bucket", tenant=tenant, tier=tier, le=bound)
-    page.sample(num, "_bucket", tenant=tenant, tier=tier, le="+Inf")
-    page.sample(histogram.sum_from_buckets() if merged else histogram.total, "_sum", tenant=tenant, tier=tier)
-    page.sample(num, "_count", tenant=tenant, tier=tier)
+    total = histogram.sum_from_buckets() if merged else histogram.total
+    told = Distribution(cumulated, num, total, histogram.buckets, histogram.num_zero)
+    page.histogram(BOUNDS, told, tenant=tenant, tier=tier)
 
 
-def write_snapshot(page: Page, snapshot: Snapshot) -> None:
+def write_snapshot(page: Exposition, snapshot: Snapshot) -> None:
     """The governor's state now: pools, replicas, queues. What is not known has no sample."""
     page.family("plimsoll_pool_saturation_ratio", "gauge", "How full a pool is; 1 holds.")
     for pool in snapshot.pools:
@@ -254,7 +251,7 @@ REPLICA: Final = (
 )
 
 
-def write_counts(page: Page, name: str, text: str, counts: Iterable[tuple[str, float]], label: str) -> None:
+def write_counts(page: Exposition, name: str, text: str, counts: Iterable[tuple[str, float]], label: str) -> None:
     """A family with one label, counted elsewhere."""
     page.family(name, "counter", text)
     for value, num in counts:

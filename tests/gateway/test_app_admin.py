@@ -14,6 +14,7 @@ from plimsoll.gateway.carrier import Watcher
 from plimsoll.gateway.feed import MOST, Feed, Told
 from plimsoll.governor.decisions import Enqueue
 from plimsoll.slo.outcome import Reason
+from plimsoll.telemetry.exposition import CONTENT_TYPE
 from tests.gateway.tinyengine import until
 
 
@@ -29,8 +30,14 @@ class Operated:
     def unready(self) -> list[str]:
         return self.reasons
 
-    async def metrics(self) -> bytes:
-        return b"up 1\n"
+    async def metrics(self, accept: str) -> tuple[str, bytes]:
+        return CONTENT_TYPE, b"up 1\n"
+
+    def scaling(self) -> bytes:
+        return b'{"at":1.0,"pools":{}}'
+
+    def external_metrics(self, metric: str, pool: str) -> bytes | None:
+        return b'{"items":["%s"]}' % pool.encode() if metric == "saturation" else None
 
     def snapshot(self) -> bytes:
         return b'{"pools":[]}'
@@ -146,3 +153,18 @@ def test_what_is_no_http_leaves_no_trace_in_the_log(junk: bytes, caplog: pytest.
 
     asyncio.run(scenario())
     assert not caplog.records
+
+
+def test_scaling_and_external_metrics() -> None:
+    async def scenario() -> None:
+        base = "/apis/external.metrics.k8s.io/v1beta1/namespaces/prod"
+        async with served(Operated()) as client:
+            assert (await client.get("/scaling")).json() == {"at": 1.0, "pools": {}}
+            chosen = await client.get(f"{base}/saturation", params={"labelSelector": "pool=chat"})
+            assert chosen.json() == {"items": ["chat"]}
+            assert (await client.get(f"{base}/saturation")).json() == {"items": [""]}
+            assert (await client.get(f"{base}/nothing")).status_code == 404
+            other = await client.get(f"{base}/saturation", params={"labelSelector": "app=x"})
+            assert "labelSelector=pool=NAME" in other.json()["error"]["message"]
+
+    asyncio.run(scenario())
