@@ -9,6 +9,7 @@ from plimsoll.gateway import labels, vouching
 from plimsoll.gateway.dialects.dialect import DIALECTS
 from plimsoll.gateway.routes import ENGINE_ADMIN, GOVERNED
 from plimsoll.governor.snapshot import PoolState, QueueState, ReplicaState, Snapshot
+from plimsoll.telemetry import scaling
 from plimsoll.telemetry.exposition import Page
 from plimsoll.telemetry.prometheus import Metrics, write_snapshot
 
@@ -33,7 +34,9 @@ def test_metrics() -> None:
     replica = ReplicaState("r", True, True, False, 0, 0, 1, "blocks", 0.0, {}, {}, 0, 0, 0.0, 0.0)
     pool = PoolState("p", "m", 0, 0, 0.0, (replica,))
     queue = QueueState("p", "t", "a", 1, 0.0)
-    write_snapshot(page, Snapshot(0.0, "v", False, 0, (pool,), (queue,), ()))
+    snapshot = Snapshot(0.0, "v", False, 0, (pool,), (queue,), ())
+    write_snapshot(page, snapshot)
+    scaling.write(page, scaling.Scaling().signals(snapshot, 1.0))
     written = set(re.findall(r"# TYPE (\S+)", page.encode().decode()))
     told = set(re.findall(r"`(plimsoll_\w+)`", TEXT))
     counted_elsewhere = {
