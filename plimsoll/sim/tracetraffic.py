@@ -97,7 +97,7 @@ class _Telling:
         self._model = model
         self._purpose = f"trace {number}"
         self._number = number
-        self._chances = np.empty((0, 2))
+        self._chances: list[list[float]] = []
         self._instants = np.empty(0)
         senders = trace.senders or tuple(Sender(name, of=name) for name in trace.names)
         self._named = {sender.of: sender for sender in senders if sender.of}
@@ -105,15 +105,20 @@ class _Telling:
         self._weight = sum(sender.weight for sender in self._others)
 
     def arrivals(self) -> Iterator[Arrival]:
-        """Copies wait in a heap until no earlier request can come."""
+        """Requests come with their rows; further copies of them wait in a heap until no earlier request can come."""
         waiting: list[tuple[float, int, Arrival]] = []
         made = 0
         for at, index, row in self._rows():
             while waiting and waiting[0][0] <= at:
                 yield heappop(waiting)[2]
-            for arrival in self._copies(at, index, row):
-                made += 1
-                heappush(waiting, (arrival.at, made, arrival))
+            sender, num = self._drawn_sender(index, row)
+            if num:
+                yield self._arrival(at, row, sender, 0)
+            for copy in range(1, num):
+                later = at + self._lag(index, copy)
+                if later < self._duration:
+                    made += 1
+                    heappush(waiting, (later, made, self._arrival(later, row, sender, copy)))
         while waiting:
             yield heappop(waiting)[2]
 
@@ -144,19 +149,17 @@ class _Telling:
             self._instants = since + np.cumsum(gaps)
         return float(self._instants[place])
 
-    def _copies(self, at: float, index: int, row: TraceRow) -> Iterator[Arrival]:
+    def _drawn_sender(self, index: int, row: TraceRow) -> tuple[Sender, int]:
+        """Who sends a row, and how often."""
         block, place = divmod(index, ROWS)
         if place == 0:
-            self._chances = stream(self._seed, self._purpose, block).random((ROWS, 2))
-        who, whether = self._chances[place].tolist()
+            self._chances = stream(self._seed, self._purpose, block).random((ROWS, 2)).tolist()
+        who, whether = self._chances[place]
         if row.session and len(self._others) > 1:  # those of one session belong to one tenant
             who = float(stream(self._seed, self._purpose, "session", row.session).random())
         sender = self._sender(row, who)
         whole, part = divmod(sender.rate, 1.0)
-        for copy in range(int(whole) + (whether < part)):
-            lag = self._lag(index, copy) if copy else 0.0
-            if at + lag < self._duration:
-                yield self._arrival(at + lag, row, sender, copy)
+        return sender, int(whole) + (whether < part)
 
     def _lag(self, index: int, copy: int) -> float:
         return float(stream(self._seed, self._purpose, "copy", index, copy).random()) * self._trace.spread
@@ -183,19 +186,19 @@ class _Telling:
         block = max(1, round(row.block_tokens * sender.prompt))
         ids = row.prefix_ids[: prompt // block] if row.prefix_ids else ()
         mask = _COPY * (copy + 1000 * self._number) & ((1 << 62) - 1)
-        return Arrival(
-            at=at,
-            tenant=sender.name,
-            model=sender.model or self._model,
-            prompt_tokens=prompt,
-            output_tokens=min(output, sender.max_output) if sender.max_output > 0 else output,
-            max_output_tokens=output if sender.max_output < 0 else sender.max_output,
-            hashes=tuple(each ^ mask for each in ids) if mask else ids,
-            hash_tokens=block if ids else 512,
-            tier=sender.tier,
-            cause=row.cause or sender.cause,
-            session=f"{row.session}+{copy}" if copy and row.session else row.session,
-            criticality=row.criticality or sender.criticality or "critical",
-            streaming=sender.streaming,
-            patience=sender.patience,
+        return Arrival(  # by position: keywords cost as much as all the rest
+            at,
+            sender.name,
+            sender.model or self._model,
+            prompt,
+            min(output, sender.max_output) if sender.max_output > 0 else output,
+            output if sender.max_output < 0 else sender.max_output,
+            tuple([each ^ mask for each in ids]) if mask else ids,
+            block if ids else 512,
+            sender.tier,
+            row.cause or sender.cause,
+            f"{row.session}+{copy}" if copy and row.session else row.session,
+            row.criticality or sender.criticality or "critical",
+            sender.streaming,
+            sender.patience,
         )

@@ -4,9 +4,10 @@ Arrival instants come by change of time: gaps of unit mean are summed and mapped
 cumulated rate, so that a change of rate moves later arrivals and redraws none.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from heapq import heapify, heappop, heapreplace
-from itertools import islice
+from itertools import chain, islice, repeat
 from math import inf, sqrt
 from typing import Final
 
@@ -106,10 +107,7 @@ class _Tenant:
 
     def arrivals(self) -> Iterator[Arrival]:
         """In order of time; a session's later turns are merged in where they fall."""
-        if self._profile.turns == 1:
-            yield from self._singles()
-        else:
-            yield from self._sessions()
+        return chain.from_iterable(self._singles()) if self._profile.turns == 1 else self._sessions()
 
     def _starts(self, rate_factor: float) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Instants of arrival, a block at a time, with the block's number."""
@@ -157,26 +155,41 @@ class _Tenant:
         draws = stream(self._seed, "arrivals", self._profile.key, block)
         return draws.gamma(1.0 / burstiness, burstiness, BLOCK)
 
-    def _singles(self) -> Iterator[Arrival]:
+    def _singles(self) -> Iterator[list[Arrival]]:
+        """Requests that are no sessions, a block at a time; built by position, since keywords cost as much as draws."""
         profile = self._profile
+        tier, cause, criticality = profile.tier, profile.cause, profile.criticality
+        name, model, streaming, patience = profile.name, self._model, profile.streaming, profile.patience
+        entropy = profile.entropy
         for block, starts in self._starts(1.0):
             first, second = self._normals("prompt", block), self._normals("output", block)
-            prompts = _tokens(profile.prompt, first)
-            outputs = _tokens(profile.output, _joint(first, second, profile.correlation))
-            variants = stream(self._seed, "variant", profile.key, block).integers(profile.variants, size=BLOCK)
-            prompts += profile.shared_tokens
+            prompts = (_tokens(profile.prompt, first) + profile.shared_tokens).tolist()
+            outputs, caps = self._capped(_tokens(profile.output, _joint(first, second, profile.correlation)).tolist())
             made = zip(
-                starts.tolist(),
-                prompts.tolist(),
-                outputs.tolist(),
-                variants.tolist(),
-                self._upstream(block),
-                strict=False,
+                starts.tolist(), prompts, outputs, caps, self._beginnings_of(block), self._upstream(block), strict=False
             )
-            yield from [
-                self._arrival(at, prompt, output, self._shared_hashes(variant), "", upstream)
-                for at, prompt, output, variant, upstream in made
-            ]
+            yield [
+                Arrival(
+                    at, name, model, prompt, output, cap, hashes, HASH_TOKENS,
+                    tier, cause, "", criticality, streaming, patience, upstream, entropy,
+                )
+                for at, prompt, output, cap, hashes, upstream in made
+            ]  # fmt: skip
+
+    def _capped(self, outputs: list[int]) -> tuple[list[int], list[int]]:
+        """How long outputs become, and what their clients ask for at most."""
+        cap = self._profile.max_output
+        if cap < 0:
+            return outputs, outputs
+        return [min(output, cap) for output in outputs] if cap else outputs, [cap] * len(outputs)
+
+    def _beginnings_of(self, block: int) -> Iterable[tuple[int, ...]]:
+        """The hashes of what each request of a block shares with others."""
+        profile = self._profile
+        if profile.variants == 1:
+            return repeat(self._shared_hashes(0))
+        drawn = stream(self._seed, "variant", profile.key, block).integers(profile.variants, size=BLOCK)
+        return [self._shared_hashes(variant) for variant in drawn.tolist()]
 
     def _sessions(self) -> Iterator[Arrival]:
         """Sessions begin as the rate says; their turns wait in a list until no earlier arrival can come."""
@@ -196,45 +209,21 @@ class _Tenant:
         variant = int(draws.integers(profile.variants))
         gaps = draws.exponential(profile.think, profile.turns)
         first, second = draws.standard_normal(profile.turns), draws.standard_normal(profile.turns)
-        prompts = _tokens(profile.prompt, first)
-        outputs = _tokens(profile.output, _joint(first, second, profile.correlation))
+        prompts = _tokens(profile.prompt, first).tolist()
+        wanted = _tokens(profile.output, _joint(first, second, profile.correlation)).tolist()
+        outputs, caps = self._capped(wanted)
         upstream = self._upstream_of(number)
-        history = profile.shared_tokens
+        history, session = profile.shared_tokens, f"{profile.key}-{number}"
         for turn in range(profile.turns):
-            prompt, output = history + int(prompts[turn]), int(outputs[turn])
+            prompt = history + prompts[turn]
             if at < self._duration and prompt <= profile.prompt.most + profile.shared_tokens:
-                hashes = self._hashes(variant, number, prompt)
-                yield self._arrival(at, prompt, output, hashes, f"{profile.key}-{number}", upstream)
-            history = prompt + output
+                yield Arrival(
+                    at, profile.name, self._model, prompt, outputs[turn], caps[turn],
+                    self._hashes(variant, number, prompt), HASH_TOKENS, profile.tier, profile.cause, session,
+                    profile.criticality, profile.streaming, profile.patience, upstream, profile.entropy,
+                )  # fmt: skip
+            history = prompt + wanted[turn]
             at += float(gaps[turn])
-
-    def _arrival(  # noqa: PLR0917 - the parts of one request
-        self, at: float, prompt: int, output: int, hashes: tuple[int, ...], session: str, upstream: float | None
-    ) -> Arrival:
-        profile = self._profile
-        cap = profile.max_output
-        if cap > 0:
-            output = min(output, cap)
-        elif cap < 0:
-            cap = output
-        return Arrival(  # by position: keywords cost as much as the draws
-            at,
-            profile.name,
-            self._model,
-            prompt,
-            output,
-            cap,
-            hashes,
-            HASH_TOKENS,
-            profile.tier,
-            profile.cause,
-            session,
-            profile.criticality,
-            profile.streaming,
-            profile.patience,
-            upstream,
-            profile.entropy,
-        )
 
     def _shared_hashes(self, variant: int) -> tuple[int, ...]:
         """Names for the whole stretches of the beginning that all of a variant share."""
@@ -254,10 +243,10 @@ class _Tenant:
     def _normals(self, purpose: str, block: int) -> NDArray[np.float64]:
         return stream(self._seed, purpose, self._profile.key, block).standard_normal(BLOCK)
 
-    def _upstream(self, block: int) -> list[float | None]:
+    def _upstream(self, block: int) -> Iterable[float | None]:
         lengths = self._profile.upstream
         if lengths is None:
-            return [None] * BLOCK
+            return repeat(None)
         return [ms / 1000.0 for ms in _tokens(lengths, self._normals("upstream", block)).tolist()]
 
     def _upstream_of(self, session: int) -> float | None:
@@ -274,10 +263,15 @@ def _joint(first: NDArray[np.float64], second: NDArray[np.float64], correlation:
     return second if correlation == 0.0 else correlation * first + sqrt(1.0 - correlation**2) * second
 
 
+@cache
+def _knots(lengths: Lengths) -> tuple[list[float], list[float]]:
+    return lengths.knots()
+
+
 def _tokens(lengths: Lengths, normals: NDArray[np.float64]) -> NDArray[np.int64]:
     """Standard normal draws as token counts, at least 1."""
     if lengths.quantiles:
-        values = np.interp(normals, *lengths.knots())
+        values = np.interp(normals, *_knots(lengths))
     else:
         values = lengths.median * np.exp(lengths.sigma * normals)
     return np.clip(np.rint(values), 1, lengths.most).astype(np.int64)
