@@ -61,13 +61,24 @@ class Wakes:
             return
         instants[number] = at
         block = number // _BLOCK
-        first = block * _BLOCK
-        earliest, whose = inf, first
-        for other in range(first, min(first + _BLOCK, len(instants))):
-            if instants[other] < earliest:
-                earliest, whose = instants[other], other
+        earliest, whose = self._earliest[block], self._whose[block]
+        if at < earliest or (at == earliest and number < whose):
+            earliest, whose = at, number
+        elif number == whose:
+            earliest, whose = self._earliest_of(block)
+        else:
+            return
         self._earliest[block], self._whose[block] = earliest, whose
         for other in range(self._num_blocks):
             if self._earliest[other] < earliest or (self._earliest[other] == earliest and other < block):
                 earliest, whose, block = self._earliest[other], self._whose[other], other
         self.next_at, self.next_number = earliest, whose
+
+    def _earliest_of(self, block: int) -> tuple[float, int]:
+        """The earliest of a block and whose it is, looked for among all."""
+        instants, first = self._at, block * _BLOCK
+        earliest, whose = inf, first
+        for other in range(first, min(first + _BLOCK, len(instants))):
+            if instants[other] < earliest:
+                earliest, whose = instants[other], other
+        return earliest, whose

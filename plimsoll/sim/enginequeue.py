@@ -1,8 +1,11 @@
 """The engine's own waiting queue: by arrival, or by priority (lower first) and arrival; the preempted come first."""
 
 from heapq import heappop, heappush
+from typing import Final
 
 from plimsoll.sim.job import ENDED, Job
+
+_COMPACT: Final = 64
 
 
 class EngineQueue:
@@ -11,39 +14,54 @@ class EngineQueue:
     def __init__(self, by_priority: bool) -> None:
         self.by_priority = by_priority
         self.num_waiting = 0
-        self._heap: list[tuple[int, int, Job]] = []
+        self._heap: list[tuple[int, int, Job]] = []  # by priority …
+        self._line: list[Job] = []  # … or by arrival, its head at
+        self._head = 0
         self._num_seen = 0
-        self._foremost = 0
 
     def push(self, job: Job) -> None:
         """A job that has just come."""
-        self._num_seen += 1
-        job.place = self._num_seen
-        self._put(job)
+        self.num_waiting += 1
+        if self.by_priority:
+            self._num_seen += 1
+            job.place = self._num_seen
+            heappush(self._heap, (job.priority, job.place, job))
+        else:
+            self._line.append(job)
 
     def push_front(self, job: Job) -> None:
         """A job that was preempted: before all others (by priority: at its old place among its like)."""
-        if not self.by_priority:
-            self._foremost -= 1
-            job.place = self._foremost
-        self._put(job)
-
-    def _put(self, job: Job) -> None:
         self.num_waiting += 1
-        heappush(self._heap, (job.priority if self.by_priority else 0, job.place, job))
+        if self.by_priority:
+            heappush(self._heap, (job.priority, job.place, job))
+        elif self._head:
+            self._head -= 1
+            self._line[self._head] = job
+        else:
+            self._line.insert(0, job)
 
     def head(self) -> Job:
         """Who is next; only where someone waits."""
-        heap = self._heap
-        while heap[0][2].state == ENDED:
-            heappop(heap)
-        return heap[0][2]
+        if self.by_priority:
+            heap = self._heap
+            while heap[0][2].state == ENDED:
+                heappop(heap)
+            return heap[0][2]
+        while self._line[self._head].state == ENDED:
+            self._head += 1
+        return self._line[self._head]
 
     def pop(self) -> Job:
         """Take out who is next."""
         job = self.head()
-        heappop(self._heap)
         self.num_waiting -= 1
+        if self.by_priority:
+            heappop(self._heap)
+            return job
+        self._head += 1
+        if self._head > _COMPACT and 2 * self._head > len(self._line):
+            del self._line[: self._head]
+            self._head = 0
         return job
 
     def remove(self, job: Job) -> None:

@@ -86,6 +86,12 @@ class Holding:
         if not self.kv.caching:
             return
         num_blocks = job.hash_tokens // self._block
-        for index in range(len(job.extents), min(tokens // job.hash_tokens, len(job.hashes))):
-            job.extents.append(self.kv.publish(job.hashes[index], num_blocks))
+        extents, keys = job.extents, _keys_of(job)
+        for index in range(len(extents), min(tokens // job.hash_tokens, len(keys))):
+            extents.append(self.kv.publish(keys[index], num_blocks))
             job.shared += num_blocks
+
+
+def _keys_of(job: Job) -> tuple[object, ...]:
+    """Its hashes as they are kept: objects."""
+    return job.hashes

@@ -4,18 +4,17 @@ vLLM holds a free list of blocks, least recently used first; a freed block keeps
 handed out again. Blocks of one request that nobody else can share move through that list together, so here they are
 one entry with a count; blocks under one prefix hash are one entry that is kept or evicted whole. With one hash a block
 this is vLLM's rule exactly; with coarser hashes (Mooncake's 512 tokens) it is that rule on their grain.
+
+Hashes are kept as they come, as objects: numbers that are only ever compared.
 """
-
-from typing import Final
-
-PRIVATE: Final = -1  # hash of what nobody else can hit
 
 
 class Extent:
     """Some blocks that live and die together; linked into the free list while nobody uses them."""
 
-    def __init__(self, hash_: int, num_blocks: int) -> None:
-        self.hash = hash_
+    def __init__(self, key: object, num_blocks: int, owner: int = -1) -> None:
+        self.key = key  # the prefix hash under which others hit it; None: nobody else can
+        self.owner = owner  # the preempted job that left it behind, while it can be found; -1: none
         self.num_blocks = num_blocks
         self.refs = 1
         self.older: Extent | None = None
@@ -29,19 +28,19 @@ class KvCache:
         self.num_blocks = num_blocks
         self.num_free = num_blocks  # unused ones, those with reusable content among them
         self.caching = caching
-        self._cached: dict[int, Extent] = {}
+        self._cached: dict[object, Extent] = {}
         self._own: dict[int, Extent] = {}  # what preempted jobs left behind, by job
         self._oldest: Extent | None = None
         self._newest: Extent | None = None
         if caching:
-            self._append(Extent(PRIVATE, num_blocks))
+            self._append(Extent(None, num_blocks))
 
     @property
     def usage(self) -> float:
         """Share of blocks in use, 0 to 1; reusable content nobody uses counts as free, as in vLLM."""
         return 1.0 - self.num_free / self.num_blocks
 
-    def match(self, hashes: tuple[int, ...], limit: int) -> list[Extent]:
+    def match(self, hashes: tuple[object, ...], limit: int) -> list[Extent]:
         """The cached extents of the longest known prefix among the first `limit` hashes; nothing is taken yet."""
         found: list[Extent] = []
         for index in range(min(limit, len(hashes))):
@@ -82,23 +81,23 @@ class KvCache:
             oldest = self._oldest
             if oldest is None:
                 raise RuntimeError("more blocks were taken than are free")
-            if oldest.hash >= 0:  # kept or evicted whole: what is left of it is plain space
-                del self._cached[oldest.hash]
-                oldest.hash = PRIVATE
+            if oldest.key is not None:  # kept or evicted whole: what is left of it is plain space
+                del self._cached[oldest.key]
+                oldest.key = None
             if oldest.num_blocks > num:
                 oldest.num_blocks -= num
                 return
             num -= oldest.num_blocks
             self._unlink(oldest)
-            if oldest.hash != PRIVATE:
-                del self._own[-2 - oldest.hash]
+            if oldest.owner >= 0:
+                del self._own[oldest.owner]
 
-    def publish(self, hash_: int, num_blocks: int) -> Extent:
+    def publish(self, key: object, num_blocks: int) -> Extent:
         """Let others hit blocks of a job under a hash; a copy that nobody hits where the hash is there already."""
-        if hash_ in self._cached:
-            return Extent(PRIVATE, num_blocks)
-        extent = Extent(hash_, num_blocks)
-        self._cached[hash_] = extent
+        if key in self._cached:
+            return Extent(None, num_blocks)
+        extent = Extent(key, num_blocks)
+        self._cached[key] = extent
         return extent
 
     def free(self, extents: list[Extent], num_private: int) -> None:
@@ -107,7 +106,7 @@ class KvCache:
         if not self.caching:
             return
         if num_private > 0:
-            self._append(Extent(PRIVATE, num_private))
+            self._append(Extent(None, num_private))
         for index in range(len(extents) - 1, -1, -1):
             extent = extents[index]
             extent.refs -= 1
@@ -120,7 +119,7 @@ class KvCache:
         self.num_free += num_blocks
         if not self.caching or num_blocks == 0:
             return
-        extent = Extent(-2 - job_id, num_blocks)
+        extent = Extent(None, num_blocks, job_id)
         self._own[job_id] = extent
         self._append(extent)
 
@@ -128,7 +127,7 @@ class KvCache:
         """A preempted job was cancelled: what it left is plain space."""
         extent = self._own.pop(job_id, None)
         if extent is not None:
-            extent.hash = PRIVATE
+            extent.owner = -1
 
     def _append(self, extent: Extent) -> None:
         newest = self._newest
