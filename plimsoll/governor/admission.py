@@ -36,7 +36,7 @@ class Lending:
         self.held_bound = self.held.follow(9, 10)
         self.full_step = full_step
 
-    def book(self, replica: Replica, request: Request, at: float) -> None:
+    def book(self, request: Request, at: float) -> None:
         """Predict when the request's units and its slot come back."""
         held = self.held_bound.upper()
         if held is None:
@@ -44,25 +44,17 @@ class Lending:
         if held is None:
             request.release_bucket = -1
             return
-        bucket = int((at + held * work_of(request)) / self.width) + 1  # rounded up: a bound
-        request.release_bucket = bucket
-        replica.room.expect_release(bucket, request.units)
-        if replica.slot_room is not None:
-            replica.slot_room.expect_release(bucket, 1)
+        request.release_bucket = int((at + held * work_of(request)) / self.width) + 1  # rounded up: a bound
 
-    def unbook(self, replica: Replica, request: Request) -> None:
+    def unbook(self, request: Request) -> None:
         """Take the prediction away; call before the units are given back or grow."""
-        if request.release_bucket > 0:
-            replica.room.expect_release(request.release_bucket, -request.units)
-            if replica.slot_room is not None:
-                replica.slot_room.expect_release(request.release_bucket, -1)
-            request.release_bucket = -1
+        request.release_bucket = -1
 
     def finished(self, request: Request, at: float) -> None:
         """Learn from how long it really stayed."""
         self.held.add((at - request.dispatched_at) / work_of(request))
 
-    def allows(self, room: Floors, borrower: int, left: int, at: float) -> bool:
+    def allows(self, replica: Replica, room: Floors, borrower: int, left: int, at: float) -> bool:
         """Whether what is `left` when the borrower has taken its part, and releases, serve all lenders in time."""
         now = int(at / self.width)
         owed = 0
@@ -74,7 +66,7 @@ class Lending:
             if owed <= left:
                 continue
             last = now if self.closed[lane] else now + self.num_buckets[lane]
-            if owed > left + room.released_between(now + 1, last):
+            if owed > left + replica.released_between(now + 1, last, in_slots=room is replica.slot_room):
                 return False
         return True
 
@@ -103,15 +95,15 @@ def fits(replica: Replica, request: Request, lending: Lending, at: float) -> int
     if within:
         return OWN_FLOOR
     empty = replica.num_in_flight == 0  # nothing runs that could give back more: now, or never
-    right = _right(replica.room, lane, need, free, lending, at, empty=empty)
+    right = _right(replica, replica.room, lane, need, free, lending, at, empty=empty)
     if right == NO or slots is None:
         return right
-    slot_right = _right(slots, lane, 1, replica.slots - replica.num_in_flight, lending, at, empty=empty)
+    slot_right = _right(replica, slots, lane, 1, replica.slots - replica.num_in_flight, lending, at, empty=empty)
     return NO if slot_right == NO else max(right, slot_right)
 
 
 def _right(  # noqa: PLR0917 - as often as there are replicas, and keywords cost time
-    room: Floors, lane: int, need: int, free: int, lending: Lending, at: float, *, empty: bool
+    replica: Replica, room: Floors, lane: int, need: int, free: int, lending: Lending, at: float, *, empty: bool
 ) -> int:
     """By which right so much of one kind of room may be taken."""
     own = max(0, room.own(lane))
@@ -120,7 +112,7 @@ def _right(  # noqa: PLR0917 - as often as there are replicas, and keywords cost
     left = free - need
     if room.idle - own <= left:
         return FREE
-    return LENT if empty or lending.allows(room, lane, left, at) else NO
+    return LENT if empty or lending.allows(replica, room, lane, left, at) else NO
 
 
 def _must_pace(replica: Replica, request: Request, *, within_floor: bool) -> bool:

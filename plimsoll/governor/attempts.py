@@ -85,6 +85,6 @@ class Attempts:
         doubled = 2 * max(request.output_tokens, event.tokens // request.num_choices, 1)
         request.output_tokens = max(request.output_tokens, min(doubled, asked) if asked else doubled)
         request.sized_for = 0
-        pool.lending.unbook(replica, request)
+        pool.lending.unbook(request)
         replica.grow(request, replica.units_for(request))
-        pool.lending.book(replica, request, event.at)
+        pool.lending.book(request, event.at)

@@ -20,6 +20,7 @@ from plimsoll.governor.turns import earn_credit, next_for
 from plimsoll.slo.outcome import Reason
 
 PLACES_LOOKED_AT: Final = 3  # replicas that one who comes while others wait is tried on
+_Dispatch: Final = Dispatch  # bound once: compiled code looks such names up by their text
 _FITS: Final = Reason.FITS
 _LENT: Final = Reason.LENT
 _RETRIED: Final = Reason.RETRIED  # said where rank is all that there is to say
@@ -161,23 +162,24 @@ class Dispatcher:
         self._charge(pool, request, at, waited=waited)
         request.attempts += 1
         self.outbox.decisions.append(
-            Dispatch(
+            _Dispatch(
                 request.id,
                 pool.name,
                 replica.name,
                 request.tier_name,
                 _RETRIED if request.attempts > 1 and reason is _RANK else reason,
                 request.output_tokens if replica.in_blocks else 0,
-                model=request.sent_model,
-                degraded=request.degraded,
-                priority=request.tier.rank if pool.policy.engine_priority else None,
-                attempt=request.attempts,
+                0,
+                request.sent_model,
+                request.tier.rank if pool.engine_priority else None,
+                request.degraded,
+                request.attempts,
             )
         )
 
     def vacate(self, pool: Pool, replica: Replica, request: Request) -> None:
         """The request is no longer on the replica."""
-        pool.lending.unbook(replica, request)
+        pool.lending.unbook(request)
         replica.release(request)
         pool.num_in_flight -= 1
 
@@ -209,7 +211,7 @@ class Dispatcher:
         request.report = replica.report
         request.report_age = at - replica.reported_at
         replica.book(request, replica.units_for(request))
-        pool.lending.book(replica, request, at)
+        pool.lending.book(request, at)
         pool.num_in_flight += 1
 
     def _charge(self, pool: Pool, request: Request, at: float, *, waited: bool) -> None:

@@ -12,10 +12,9 @@ class Floors:
         self.floors: list[int] = []
         self.used: list[int] = []
         self.idle = 0
-        self.releases: dict[int, int] = {}  # by the time bucket in which they are predicted back
 
     def hold(self, floors: list[int], used: list[int]) -> None:
-        """New floors, and what is used of them; predictions stay."""
+        """New floors, and what is used of them."""
         self.floors = floors
         self.used = used
         self.idle = sum([max(0, floor - taken) for floor, taken in zip(floors, used, strict=True)])
@@ -32,33 +31,3 @@ class Floors:
         self.used[lane] = after
         if before < floor or after < floor:
             self.idle += max(0, floor - after) - max(0, floor - before)
-
-    # --- when it comes back ----------------------------------------------------------------------------------------
-
-    def expect_release(self, bucket: int, num: int) -> None:
-        """So much is predicted back in that time bucket; negative takes a prediction away."""
-        expected = self.releases.get(bucket, 0) + num
-        if expected:
-            self.releases[bucket] = expected
-        else:
-            self.releases.pop(bucket, None)
-
-    def released_between(self, first: int, last: int) -> int:
-        """What is predicted back in the time buckets from `first` to `last`."""
-        releases = self.releases
-        if not releases or last < first:
-            return 0
-        num = 0
-        for bucket in range(first, last + 1):
-            num += releases.get(bucket, 0)
-        return num
-
-    def back_by(self, lacking: int) -> int | None:
-        """The time bucket by which so much is predicted back; None: not so much is predicted."""
-        if lacking <= 0:
-            return 0
-        for bucket in sorted(self.releases):
-            lacking -= self.releases[bucket]
-            if lacking <= 0:
-                return bucket
-        return None

@@ -34,9 +34,9 @@ def _soonest(pool: Pool, head: Request, at: float) -> int:
         if not open_to(replica, head, at):
             continue
         lacking = replica.units_for(head) - (replica.limit - replica.reserved)
-        bucket = replica.room.back_by(lacking)
+        bucket = replica.back_by(lacking, in_slots=False)
         if replica.slot_room is not None and bucket is not None:
-            slot_bucket = replica.slot_room.back_by(replica.num_in_flight + 1 - replica.slots)
+            slot_bucket = replica.back_by(replica.num_in_flight + 1 - replica.slots, in_slots=True)
             bucket = None if slot_bucket is None else max(bucket, slot_bucket)
         key = (0, bucket, lacking) if bucket is not None else (1, 0, lacking)
         if best < 0 or key < best_key:

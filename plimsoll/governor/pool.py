@@ -56,6 +56,7 @@ class Pool:
         self.ladder: Ladder | None = None
         self._one_at_a_time = False
         self.routing = ""
+        self.engine_priority = False
         self.preference = ""  # an order beside fair turns; "": none
         self.order_rule: Rule | None = None  # another package's …
         self.routing_rule: Rule | None = None
@@ -88,6 +89,7 @@ class Pool:
         self.routing = str(rules.routing)
         self.routing_rule, self.order_rule = others.routing, others.order
         self.bypasses = rules.bypasses
+        self.engine_priority = policy.engine_priority
         self.strict = rules.strict
         self.saturation_limit = float(rules.saturation_limit) if rules.reserve_kv else float(UNLIMITED)
         fair = rules.order != Order.FCFS
@@ -144,7 +146,7 @@ class Pool:
             reserve_kv=self._reserve_kv,
         )
         for request in replica.in_flight.values():
-            self.lending.unbook(replica, request)
+            self.lending.unbook(request)
         bounded = replica.in_blocks and replica.slots < UNLIMITED
         replica.set_floors(
             floors_of(self._shares, replica.capacity, in_blocks=replica.in_blocks),
@@ -205,9 +207,6 @@ class Pool:
             capacity = self.profile.num_blocks * self.profile.block_size
             slowest = full_step(self.steps, self.profile.max_num_seqs, capacity)
         for replica in self.replicas:
-            replica.room.releases.clear()
-            if replica.slot_room is not None:
-                replica.slot_room.releases.clear()
             for request in replica.in_flight.values():
                 request.release_bucket = -1
         self.lending = Lending(waits, slowest)

@@ -155,6 +155,27 @@ class Replica:
             request.sized_for = self.block_size
         return min(request.blocks, self.limit)
 
+    # --- when it comes back ----------------------------------------------------------------------------------------
+
+    def released_between(self, first: int, last: int, *, in_slots: bool) -> int:
+        """Units (or slots) that are predicted back in the time buckets from `first` to `last`."""
+        num = 0
+        for request in self.in_flight.values():  # asked far less often than requests come and go
+            if first <= request.release_bucket <= last:
+                num += 1 if in_slots else request.units
+        return num
+
+    def back_by(self, lacking: int, *, in_slots: bool) -> int | None:
+        """The time bucket by which so much is predicted back; None: not so much is predicted."""
+        if lacking <= 0:
+            return 0
+        releases = [(one.release_bucket, one.units) for one in self.in_flight.values() if one.release_bucket > 0]
+        for bucket, units in sorted(releases):
+            lacking -= 1 if in_slots else units
+            if lacking <= 0:
+                return bucket
+        return None
+
     # --- booking ---------------------------------------------------------------------------------------------------
 
     def book(self, request: Request, units: int) -> None:
