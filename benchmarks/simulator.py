@@ -1,6 +1,7 @@
 """Simulated requests a CPU second: live policies in the loop, and the engine model alone.
 
-    python -m benchmarks.simulator [--requests 60000] [--only whole,tight,mooncake,length,engine,week,parquet] [--json]
+    python -m benchmarks.simulator [--requests 60000] [--only whole,tight,mooncake,length,engine,week,parquet]
+                                   [--sketches] [--json]
     python -m benchmarks.simulator --only week --week-requests 6000000
 
 The service: eight replicas of an 8B model offered 65 % of what they can serve (measured first, one replica with all
@@ -12,6 +13,9 @@ the first 512 tokens of a prompt being its tenant's system prompt; or Mooncake's
 `length` is the same service with outputs four times as long, offered the same share of what it can serve then: cost
 is to grow with requests, not with tokens. `week` is ten tenants with days and nights over seven days. Each part runs
 in a process of its own, so that its peak memory is its own; CPU time includes drawing the workload.
+
+Nobody looks at token gaps by length here, so they are counted against the thresholds of objectives only, as `plimsoll
+headroom` does; with `--sketches` each row has its three sketches, as `plimsoll simulate` makes them.
 """
 
 import argparse
@@ -54,6 +58,7 @@ OFFERED = 0.65  # of saturation
 SHARED = 512
 WEEK = 7 * 86_400.0
 DATA = os.environ.get("PLIMSOLL_DATA")
+SKETCHES = "BENCHMARK_SKETCHES"  # tells the processes of the parts
 TARGETS = {"whole": 50_000, "tight": 50_000, "mooncake": 50_000, "engine": 300_000}
 DAY = (
     0.45,
@@ -185,13 +190,15 @@ def profile(blocks: int = 0) -> EngineProfile:
 
 
 def run_service(
-    workload: Workload, rules: Policy, settled: Callable[[Settle], None], blocks: int = 0
+    workload: Workload, rules: Policy, settled: Callable[[Settle], None], blocks: int = 0, sketches: bool | None = None
 ) -> dict[str, float]:
     """One whole simulation and what it cost."""
     gc.collect()
     gc.freeze()
     began = time.process_time()
-    simulation = Simulation(rules, {PROFILE: profile(blocks)}, workload.arrivals(1), settled)
+    sketched = bool(os.environ.get(SKETCHES)) if sketches is None else sketches
+    arrivals = workload.arrivals(1)
+    simulation = Simulation(rules, {PROFILE: profile(blocks)}, arrivals, settled, sketches=sketched)
     simulation.run()
     cpu = time.process_time() - began
     counts = [replica.counts() for replica in simulation.fleet.replicas]
@@ -261,6 +268,7 @@ def engine(num: int) -> dict[str, float]:
     replica = Replica(profiles.load(PROFILE))
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 100)  # as a simulation does
     began = time.process_time()
     for number, arrival in enumerate(arrivals):
         replica.advance(arrival.at)
@@ -291,7 +299,7 @@ def parquet(num: int) -> dict[str, float]:
     from plimsoll.storage import columns
 
     rows: list[Settle] = []
-    run_service(azure(num, 40.0, TENANTS), policy(NUM_REPLICAS, TENANTS), rows.append)
+    run_service(azure(num, 40.0, TENANTS), policy(NUM_REPLICAS, TENANTS), rows.append, sketches=True)
     began = time.process_time()
     import pyarrow.parquet as pq
 
@@ -325,8 +333,10 @@ def main() -> None:
     )
     parser.add_argument("--week-requests", type=int, default=60_000, help="requests of the week (6000000 is the whole)")
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, by comma")
+    parser.add_argument("--sketches", action="store_true", help="each row with its sketches of token gaps")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args()
+    os.environ[SKETCHES] = "1" if options.sketches else ""
     compiled = str(simulation_module.__file__).endswith(".so")
     sys.stderr.write(f"{'compiled' if compiled else 'plain source'}, Python {sys.version.split()[0]}\n")
     for name in options.only.split(","):

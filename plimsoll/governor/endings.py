@@ -5,7 +5,6 @@ from typing import Final
 from plimsoll.governor.decisions import Expire, Fail, Reject, Settle, Shed
 from plimsoll.governor.dispatching import Dispatcher, Outbox
 from plimsoll.governor.estimates import Cursor, Histogram
-from plimsoll.governor.events import NO_OUTPUT
 from plimsoll.governor.lifecycle import ABORT, CANCEL, COMPLETE, EVICT, EXPIRE, FAIL, REJECT, TAKE_OUT
 from plimsoll.governor.limits import give_back, retry_after, settle_tokens
 from plimsoll.governor.pool import Pool
@@ -172,7 +171,7 @@ class Endings:
         pool.lending.finished(request, end.at)
         if end.output_tokens > 0:
             request.account.outputs.lengths.add(max(1, end.output_tokens // request.num_choices))
-        if not request.streaming and request.endpoint not in NO_OUTPUT:
+        if not request.streaming and request.makes_tokens:
             pool.prompt_pace.came_whole(end.at - request.dispatched_at, request.prompt_ahead)
         elif end.first_token_at > 0.0:
             tpot = end.tpot() if request.num_choices == 1 else 0.0

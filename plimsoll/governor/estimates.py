@@ -11,6 +11,8 @@ _PER_E: Final = 46.16624130844683  # 32 / ln 2
 _OFFSET: Final = 448  # bucket of 1.0: 14 octaves below it (61 µs) …
 _NUM_BUCKETS: Final = 1280  # … and 26 above
 _SMALLEST: Final = 6.2e-05
+_UPPER: Final = [2.0 ** ((bucket + 1 - _OFFSET) / _PER_OCTAVE) for bucket in range(_NUM_BUCKETS)]
+_MIDDLE: Final = [2.0 ** ((bucket + 0.5 - _OFFSET) / _PER_OCTAVE) for bucket in range(_NUM_BUCKETS)]
 
 
 class Histogram:
@@ -109,8 +111,8 @@ class Cursor:
             self._below += counts[self._bucket]
             self._bucket += 1
         if self._bucket != before or self._upper == 0.0:
-            self._upper = 2.0 ** ((self._bucket + 1 - _OFFSET) / _PER_OCTAVE)
-            self._middle = 2.0 ** ((self._bucket + 0.5 - _OFFSET) / _PER_OCTAVE)
+            self._upper = _UPPER[self._bucket]
+            self._middle = _MIDDLE[self._bucket]
 
 
 def bucket_of(value: float) -> int:

@@ -9,7 +9,7 @@ allow raises IllegalTransition: a bug in the hands.
 
 from collections.abc import Mapping
 from math import inf
-from typing import cast
+from typing import Final, cast
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import IllegalTransition
@@ -46,6 +46,13 @@ from plimsoll.governor.upkeep import Upkeep
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
 
+# Bound once: compiled code looks names of the uncompiled world up by their text.
+_RequestArrived: Final = RequestArrived
+_FirstToken: Final = FirstToken
+_RequestFinished: Final = RequestFinished
+_ReservationOutgrown: Final = ReservationOutgrown
+_ReplicasReported: Final = ReplicasReported
+
 
 class Governor:
     """The pure deciding core of one service. `profiles` are those that the policy's pools name.
@@ -74,14 +81,14 @@ class Governor:
         at = event.at
         self._upkeep.expire_due(at)
         kind = type(event)  # msgspec's classes make isinstance slow where it fails
-        if kind is RequestArrived:
+        if kind is _RequestArrived:
             self._arrived(cast(RequestArrived, event))
-        elif kind is FirstToken:
+        elif kind is _FirstToken:
             self._first_token(cast(FirstToken, event))
-        elif kind is RequestFinished:
+        elif kind is _RequestFinished:
             self._finished(cast(RequestFinished, event))
         else:
-            self._rarer(event)
+            self._rarer(kind, event)
         wake_at = self._timers.wake_at()
         if wake_at != inf:
             decisions.append(WakeAt(wake_at))
@@ -156,8 +163,8 @@ class Governor:
         """The request with all that its tenant and tier say of it."""
         request = Request(event, self._sequence)
         account = self.register.account(request.tenant)
-        if account.stands_until <= event.at and account.standings:
-            account.stand(event.at)
+        if account.stands_until <= request.arrived_at and account.standings:
+            account.stand(request.arrived_at)
         tier, counts, lane = account.own_tier, account.own_counts, account.own_lane
         if request.asked_tier:
             asked = self.register.tier_of(account.tenant, request.asked_tier)
@@ -195,17 +202,18 @@ class Governor:
     def _first_token(self, event: FirstToken) -> None:
         request = self._open(event.request_id, "first_token")
         request.step(FIRST_TOKEN)
-        request.first_token_at = event.at
+        at = event.at
+        request.first_token_at = at
         pool = self._pool(request)
         replica = pool.replicas[request.replica_index]
         replica.prompt_done(request)
         if replica.predictor is not None:
-            replica.predictor.first_token(request.predicted_ttft, event.at - request.dispatched_at)
+            replica.predictor.first_token(request.predicted_ttft, at - request.dispatched_at)
         if request.sequence & SAMPLED == 0:
-            pool.prompt_pace.streamed(event.at - request.dispatched_at, request.prompt_ahead)
+            pool.prompt_pace.streamed(at - request.dispatched_at, request.prompt_ahead)
         if replica.paced:
             replica.paced = False
-            self.dispatcher.fill(pool, replica, event.at)
+            self.dispatcher.fill(pool, replica, at)
 
     def _finished(self, event: RequestFinished) -> None:
         end = ending_of(event)
@@ -254,11 +262,11 @@ class Governor:
 
     # --- everything else -------------------------------------------------------------------------------------------
 
-    def _rarer(self, event: Event) -> None:
-        if isinstance(event, ReservationOutgrown):
-            self._outgrown(event)
-        elif isinstance(event, ReplicasReported):
-            self._upkeep.replicas_reported(event)
+    def _rarer(self, kind: type, event: Event) -> None:
+        if kind is _ReservationOutgrown:
+            self._outgrown(cast(ReservationOutgrown, event))
+        elif kind is _ReplicasReported:
+            self._upkeep.replicas_reported(cast(ReplicasReported, event))
         elif isinstance(event, TimerFired):
             self._upkeep.timer_fired(event.at)
         elif isinstance(event, AttemptFailed):

@@ -4,7 +4,7 @@ from math import ceil
 
 from plimsoll.governor.admission import reserved_output
 from plimsoll.governor.degradation import BATCH_OF_ONE, DROP_PLUGINS, SMALL_MODEL
-from plimsoll.governor.events import NO_OUTPUT, Criticality
+from plimsoll.governor.events import Criticality
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
@@ -82,7 +82,7 @@ def is_sheddable(pool: Pool, request: Request) -> bool:
 
 def reserve(pool: Pool, request: Request) -> None:
     """Say how much output is reserved for and expected of the request."""
-    if request.endpoint in NO_OUTPUT:
+    if not request.makes_tokens:
         request.output_tokens = request.expected_output = 0
     else:
         account = request.account

@@ -67,10 +67,14 @@ class Register:
 
     def month(self, account: Account) -> Month:
         """Names of months in the tenant's zone."""
+        known = account.month
+        if known is not None:
+            return known
         zone = account.tenant.timezone or self.policy.service.timezone
         month = self._months.get(zone)
         if month is None:
             month = self._months[zone] = Month(zone)
+        account.month = month
         return month
 
     def lane_of(self, tier: str) -> int:
@@ -118,6 +122,7 @@ class Register:
     def _apply_tenants(self, policy: Policy, at: float) -> None:
         for account in self.accounts.values():
             account.known = False
+            account.month = None
         quantile = policy.scheduling.output_quantile
         for tenant in policy.tenants:
             account = self.account(tenant.name)

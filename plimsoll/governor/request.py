@@ -1,11 +1,12 @@
 """One open request as the governor keeps it: from arrival until it is settled."""
 
 from math import inf
+from typing import Final
 
 from msgspec.structs import astuple
 
 from plimsoll.governor.counts import Counts
-from plimsoll.governor.events import Criticality, Endpoint, ReplicaReport, RequestArrived
+from plimsoll.governor.events import NO_OUTPUT, Criticality, Endpoint, ReplicaReport, RequestArrived
 from plimsoll.governor.lifecycle import RECEIVED, next_state
 from plimsoll.governor.prefixes import Holders
 from plimsoll.governor.tenants import Account
@@ -13,6 +14,10 @@ from plimsoll.governor.tiers import TierQueue
 from plimsoll.policy.objective import Objective
 from plimsoll.policy.policy import Tier, UpstreamTrust
 from plimsoll.slo.outcome import Reason
+
+# Bound once: compiled code looks names of the uncompiled world up by their text.
+_astuple: Final = astuple
+_NO_OUTPUT: Final = NO_OUTPUT
 
 
 class Request:
@@ -62,11 +67,12 @@ class Request:
             self.upstream_trust, self.adapter, self.client_request_id, self.trace_id, self.body_hash,
             self.parent_span_id,
             self.prompt_entropy,
-        ) = astuple(arrived)
+        ) = _astuple(arrived)
         # fmt: on
         self.sequence = sequence  # order of arrival, the last word in every tie
         self.state = RECEIVED
         # what it needs
+        self.makes_tokens = self.endpoint not in _NO_OUTPUT
         self.output_tokens = 0  # reserved, a choice
         self.blocks = 0  # KV blocks for all that …
         self.sized_for = 0  # … of so many tokens each; 0: to be counted

@@ -5,18 +5,24 @@ from typing import Final
 from msgspec.structs import astuple
 
 from plimsoll.governor.decisions import Settle
-from plimsoll.governor.events import NO_OUTPUT, RequestFinished
+from plimsoll.governor.events import RequestFinished
 from plimsoll.governor.months import Month
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.request import Request
 from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.policy.policy import UpstreamTrust
 from plimsoll.requestlog.record import Record
-from plimsoll.slo.measured import ItlSketch, Timing
+from plimsoll.slo.facts import Facts
+from plimsoll.slo.measured import UNCOUNTED, ItlSketch, Timing
 from plimsoll.slo.outcome import REASONS, Blame, Outcome, Phase, Reason
 from plimsoll.slo.sli import judge
-from plimsoll.slo.verdict import Charge, Facts, Verdict
+from plimsoll.slo.verdict import Charge, Verdict
 
+# Bound once: compiled code looks names of the uncompiled world up by their text.
+_astuple: Final = astuple
+_Record: Final = Record
+_Settle: Final = Settle
+_UNCOUNTED: Final = UNCOUNTED
 _NO_TIMING: Final = Timing()
 _NONE: Final = UpstreamTrust.NONE
 _HEADER: Final = UpstreamTrust.HEADER
@@ -75,12 +81,12 @@ def ending_of(event: RequestFinished) -> Ending:
     (
         at, request_id, outcome, reason, timing, prompt_tokens, output_tokens, cached_tokens, phase,
         engine_rtt, engine_retransmits, client_rtt, client_retransmits,
-    ) = astuple(event)
+    ) = _astuple(event)
     # fmt: on
     end = Ending(at, outcome, reason, phase)
     end.request_id = request_id
     end.timing = timing
-    fields = astuple(timing)
+    fields = _astuple(timing)
     end.first_token_at, end.last_token_at, end.num_tokens, end.itl_max, end.sketches, _, end.client_stall = fields[:7]
     end.stall_before, end.stall_between = fields[8:10]
     end.prompt_tokens, end.output_tokens, end.cached_tokens = prompt_tokens, output_tokens, cached_tokens
@@ -110,7 +116,7 @@ class Settler:
             request.arrived_at,
             end.at,
             end.timing,
-            request.endpoint not in NO_OUTPUT,
+            request.makes_tokens,
             request.streaming,
             request.num_choices,
             self.judge_non_streaming,
@@ -127,7 +133,7 @@ class Settler:
         if any_bad(verdicts):
             entries = spend(request.account.name, verdicts, month.of(request.arrived_at))
         record = self._record(request, pool, end, verdicts, entries, ttft_usual)
-        return Settle(record, entries)
+        return _Settle(record, entries)
 
     def _record(  # noqa: PLR0917 - called once, and keywords cost time on this path
         self,
@@ -145,7 +151,7 @@ class Settler:
         prompt = end.prompt_tokens or request.prompt_tokens
         block_size = _block_size(request, pool)
         # fmt: off
-        return Record(
+        return _Record(
             request.id, request.client_request_id, request.trace_id, request.session,
             request.account.name, request.tier_name, request.tier_name if dispatched else "",
             request.model, request.adapter, "", "" if pool is None else pool.name, request.replica_name, "",
@@ -161,7 +167,7 @@ class Settler:
             end.tpot() or None,
             (end.last_token_at or end.at) - arrived_at if end.outcome is _COMPLETED else None,
             end.itl_max if end.num_tokens > 1 else None,
-            end.sketches if end.num_tokens > 1 else None,
+            end.sketches if end.num_tokens > 1 and end.sketches is not _UNCOUNTED else None,
             prompt, end.cached_tokens, end.output_tokens,
             end.outcome, end.phase, end.reason, request.degraded, end.client_stall,
             baseline, end.baseline_from, end.upstream_baseline,

@@ -7,6 +7,7 @@ from plimsoll.governor.counts import Counts
 from plimsoll.governor.estimates import DrainRate, Histogram
 from plimsoll.governor.events import BudgetState, Standing
 from plimsoll.governor.flowcontrol import FlowControl
+from plimsoll.governor.months import Month
 from plimsoll.governor.promises import PromiseLine
 from plimsoll.governor.slotline import SlotLine
 from plimsoll.governor.tiers import TierQueue
@@ -111,6 +112,7 @@ class Account:
         self.requires_cause = False
         self.own_tier = TierQueue(Tier("", 0))  # what it is served in, if it asks for no other
         self.own_lane = 0
+        self.month: Month | None = None  # names months in its zone; None: not asked for since the policy came
         self.own_counts = Counts(tenant.name, "")  # those in its own tier
 
     def follow(self, numerator: int, denominator: int) -> None:

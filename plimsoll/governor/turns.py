@@ -8,6 +8,8 @@ A head that does not fit in 2 or 3 may be passed by later or lower ones that fit
 kept where it will soonest fit. A head that this replica has failed already is no reason to keep room there.
 """
 
+from typing import Final
+
 from plimsoll.governor.admission import LENT, NO, OWN_FLOOR, fits
 from plimsoll.governor.keeping import keeps_room
 from plimsoll.governor.pool import Pool
@@ -17,6 +19,14 @@ from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.routing import open_to
 from plimsoll.slo.outcome import Reason
+
+_POOL_FULL: Final = Reason.POOL_FULL
+_PREFERRED: Final = Reason.PREFERRED
+_FLOOR: Final = Reason.FLOOR
+_BYPASS: Final = Reason.BYPASS
+_TRICKLE: Final = Reason.TRICKLE
+_LENT: Final = Reason.LENT
+_RANK: Final = Reason.RANK
 
 
 def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, Reason]:
@@ -35,12 +45,12 @@ def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, R
             if right != NO:
                 return _chosen(pool, replica, head, right, passed, at)
             if head.bypassed >= pool.bypasses and keeps_room(pool, replica, head, at):
-                return None, Reason.POOL_FULL
+                return None, _POOL_FULL
             passed.append(head)
         smaller = _smaller(pool, replica, head, at)
         if smaller is not None:
             return smaller, _reason(pool, smaller, NO, passed)
-    return None, Reason.POOL_FULL
+    return None, _POOL_FULL
 
 
 def earn_credit(pool: Pool, charged_lane: int, tokens: float) -> None:
@@ -100,8 +110,8 @@ def _chosen(  # noqa: PLR0917 - once a dispatch, and keywords cost time
     chosen = head if pool.preference == "" else preferred(pool, replica, head, right, at)
     if chosen is not head:
         _reason(pool, chosen, right, [*passed, head])
-        return chosen, Reason.PREFERRED
-    return head, Reason.FLOOR if right == OWN_FLOOR else _reason(pool, head, right, passed)
+        return chosen, _PREFERRED
+    return head, _FLOOR if right == OWN_FLOOR else _reason(pool, head, right, passed)
 
 
 def _reason(pool: Pool, request: Request, right: int, passed: list[Request]) -> Reason:
@@ -113,7 +123,7 @@ def _reason(pool: Pool, request: Request, right: int, passed: list[Request]) -> 
     if due:
         lane.credit = 0.0
     if passed:
-        return Reason.BYPASS
+        return _BYPASS
     if due:
-        return Reason.TRICKLE
-    return Reason.LENT if right == LENT else Reason.RANK
+        return _TRICKLE
+    return _LENT if right == LENT else _RANK

@@ -1,15 +1,21 @@
-"""What a simulated client asks, as the event that live hands would make of it."""
+"""What a simulated client asks: as the event that live hands would make of it, and as a job for an engine."""
 
 from math import inf
 from typing import Final
 
+from plimsoll.governor.decisions import Dispatch
 from plimsoll.governor.events import ENTROPY_EVERY, Criticality, Endpoint, RequestArrived
 from plimsoll.policy.policy import UpstreamTrust
+from plimsoll.sim import bound
+from plimsoll.sim.fitting import whole_blocks
+from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
+from plimsoll.sim.job import Job
 
 MAX_HASHES: Final = 16
 """The governor is told of so many prefix hashes, as by the live hands; the engine's own cache knows all."""
 
+_MICROSECONDS: Final = 1e6
 _CHAT: Final = Endpoint.CHAT
 _CRITICALITIES: Final = {str(each): each for each in Criticality}
 
@@ -21,7 +27,7 @@ def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust) -> Request
         stride = _stride(len(hashes))
         hashes = hashes[stride - 1 :: stride]
         hash_tokens *= stride
-    return RequestArrived(
+    return bound.REQUEST_ARRIVED(
         at,
         flight.request_id,
         flight.tenant,
@@ -47,6 +53,26 @@ def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust) -> Request
         "",
         flight.prompt_entropy if flight.request_id % ENTROPY_EVERY == 0 else None,
     )
+
+
+def job_for(flight: Flight, decision: Dispatch, fleet: Fleet, number: int, tier: str) -> Job:
+    """What the replica of that number is handed when the governor sends it the request."""
+    output = flight.output_tokens
+    cap = decision.max_output_tokens or flight.max_output_tokens
+    job = Job(
+        flight.request_id,
+        flight.prompt_tokens,
+        min(output, cap) if cap else output,
+        flight.hashes,
+        whole_blocks(flight.hash_tokens, fleet.profiles[number]),
+    )
+    job.thresholds = fleet.thresholds.get(tier, ())
+    job.tenant = flight.tenant
+    job.adapter = flight.model if flight.model in fleet.adapters[number] else ""
+    job.dice = int(flight.starts_at * _MICROSECONDS)  # differs from seed to seed
+    job.priority = decision.priority or 0
+    job.mark = decision.reserved_output_tokens
+    return job
 
 
 def _stride(num_hashes: int) -> int:

@@ -12,29 +12,36 @@ from plimsoll.sim.stepping import SteppingReplica
 
 
 def engine_for(
-    profile: EngineProfile, name: str, start_at: float = -inf, thresholds: list[float] | None = None
+    profile: EngineProfile,
+    name: str,
+    start_at: float = -inf,
+    thresholds: list[float] | None = None,
+    sketches: bool = True,
 ) -> Engine:
     """An engine of that profile, started at `start_at` (long ago: warm).
 
-    Where `thresholds` of token gaps are given, gaps are counted (`gaptally.py`) and `runs` may not be asked for.
+    Where `thresholds` of token gaps are given, gaps are counted (`gaptally.py`) and `runs` may not be asked for;
+    without `sketches` against those thresholds only, where that is less work.
     """
     parts = profile.disaggregation
     if parts is None:
-        return _single(profile, name, start_at, thresholds)
+        return _single(profile, name, start_at, thresholds, sketches)
     return DisaggregatedReplica(
         profile,
         parts,
         name,
-        [_single(profile, name, start_at, thresholds) for _ in range(parts.prefill_replicas)],
-        [_single(profile, name, start_at, thresholds) for _ in range(parts.decode_replicas)],
+        [_single(profile, name, start_at, thresholds, sketches) for _ in range(parts.prefill_replicas)],
+        [_single(profile, name, start_at, thresholds, sketches) for _ in range(parts.decode_replicas)],
     )
 
 
-def _single(profile: EngineProfile, name: str, start_at: float, thresholds: list[float] | None) -> Engine:
+def _single(
+    profile: EngineProfile, name: str, start_at: float, thresholds: list[float] | None, sketches: bool
+) -> Engine:
     engine: Engine
     if profile.speculation is not None or profile.rounds is not None or profile.data_parallel is not None:
         engine = SteppingReplica(profile, name, thresholds)
     else:
-        engine = Replica(profile, name, None if thresholds is None else GapTally(thresholds))
+        engine = Replica(profile, name, None if thresholds is None else GapTally(thresholds, sketches))
     gated = profile.cold_start is not None or profile.lora is not None or profile.kv_tiers is not None
     return GatedReplica(profile, engine, start_at) if gated else engine

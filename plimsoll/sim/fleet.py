@@ -26,8 +26,10 @@ class Fleet:
         profiles: Mapping[str, EngineProfile],
         start_at: float = -inf,
         listener: Callable[[ReplicasReported], None] | None = None,
+        sketches: bool = True,
     ) -> None:
         self._listener = listener
+        self._sketches = sketches
         self.replicas: list[Engine] = []
         self.adapters: list[tuple[str, ...]] = []  # by number: names of models that are LoRA adapters there
         self.numbers: dict[str, int] = {}
@@ -42,7 +44,7 @@ class Fleet:
             for name in pool.replicas:
                 self.numbers[name] = len(self.replicas)
                 self.profiles.append(profiles[pool.profile])
-                self.replicas.append(engine_for(profiles[pool.profile], name, start_at, known))
+                self.replicas.append(engine_for(profiles[pool.profile], name, start_at, known, sketches))
                 self.adapters.append(pool.adapters)
         self.wakes = Wakes(len(self.replicas))
         self.down: set[int] = set()
@@ -92,5 +94,7 @@ class Fleet:
         """A new process in a replica's place, its caches empty, cold where its profile says so; or none, when down."""
         if not down:
             self.down.discard(number)
-        self.replicas[number] = engine_for(self.profiles[number], self.replicas[number].name, at, self._known)
+        self.replicas[number] = engine_for(
+            self.profiles[number], self.replicas[number].name, at, self._known, self._sketches
+        )
         self.wakes.set(number, inf)

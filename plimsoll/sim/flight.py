@@ -1,7 +1,6 @@
 """One simulated request while it is open."""
 
-from msgspec.structs import astuple
-
+from plimsoll.sim import bound
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.job import Job
 
@@ -35,7 +34,7 @@ class Flight:
             self.starts_at, self.tenant, self.model, self.prompt_tokens, self.output_tokens, self.max_output_tokens,
             self.hashes, self.hash_tokens, self.asked_tier, self.cause, self.session, self.criticality,
             self.streaming, self.patience, self.upstream_time, self.prompt_entropy,
-        ) = astuple(arrival)
+        ) = bound.ASTUPLE(arrival)
         # fmt: on
         self.request_id = request_id
         self.replica = -1  # number of the replica it runs on; -1: queued

@@ -7,11 +7,10 @@ That is what makes the cost of a request independent of its length and of its ne
 with the runs of `steplog.py` (a test holds them together).
 """
 
-from bisect import bisect_right
-from heapq import heappop, heappush
-from math import ceil, log
+from math import ceil, inf, log
 from typing import Final, cast
 
+from plimsoll.sim import bound
 from plimsoll.sim.gaps import MIDDLE, NEAR, Gaps, class_of
 from plimsoll.sim.job import DECODE, Job
 from plimsoll.sim.steplog import PRUNE_AT, StepLog
@@ -21,6 +20,7 @@ from plimsoll.slo.timing import bucket_of, end_of_bucket, num_above
 _EMPTY: Final = ItlSketch()
 _NOTHING: Final = (_EMPTY, _EMPTY, _EMPTY)
 _NO_BAD: Final[tuple[int, ...]] = ()
+_UNMARKED: Final[list[list[object]]] = [[]]  # of jobs that decode where no buckets are counted
 _LOWEST: Final = -512  # 15 µs
 _HIGHEST: Final = 64  # 4 s
 _PER_E: Final = 46.16624130844683  # 32 / ln 2
@@ -29,12 +29,19 @@ _FEW: Final = 64  # so many buckets cost little to copy
 
 
 class GapTally(StepLog):
-    """The steps of one replica, counted; `thresholds` are all that any tier's ITL objectives know."""
+    """The steps of one replica, counted; `thresholds` are all that any tier's ITL objectives know.
 
-    def __init__(self, thresholds: list[float]) -> None:
+    Without `sketches` only gaps above thresholds and the longest are known, for those who look at nothing else.
+    """
+
+    def __init__(self, thresholds: list[float], sketches: bool = True) -> None:
         super().__init__()
         self.thresholds = thresholds
-        self._bad = [0] * len(thresholds)  # gaps above each threshold
+        self._sketched = sketches
+        self._lowest = min(thresholds, default=inf)
+        self._bad = [0] * len(
+            thresholds
+        )  # gaps above each threshold; replaced, never changed, so that it can be shared
         # Gaps of each bucket that was met; as objects, so that what did not change between two snapshots is told by
         # identity, and buckets need not be made into objects anew.
         self._counts: list[object] = []
@@ -52,7 +59,7 @@ class GapTally(StepLog):
 
     def prune(self, before: int) -> None:
         """Nobody will ask for steps up to `before` any more."""
-        keep = bisect_right(self._peak_steps, before)
+        keep = bound.BISECT_RIGHT(self._peak_steps, before)
         del self._peak_steps[:keep]
         del self._peaks[:keep]
         self._prune_at = max(PRUNE_AT, 2 * len(self._peaks))
@@ -62,7 +69,7 @@ class GapTally(StepLog):
         begin = 0
         splits = self._splits
         while splits and splits[0][0] < first + num:
-            step, order, job = heappop(splits)
+            step, order, job = bound.POP(splits)
             if job.state != DECODE or job.order != order:
                 continue
             self._count(gap, growth, begin, step - first + 1)
@@ -72,8 +79,7 @@ class GapTally(StepLog):
         largest = max(gap, gap + growth * (num - 1))
         peaks, steps = self._peaks, self._peak_steps
         while peaks and peaks[-1] <= largest:
-            peaks.pop()
-            steps.pop()
+            del peaks[-1], steps[-1]
         peaks.append(largest)
         steps.append(first + num - 1)
 
@@ -86,15 +92,17 @@ class GapTally(StepLog):
 
     def begin(self, job: Job) -> None:
         """A job decodes from the next step on; `since`, `generated` and `order` are set."""
+        job.bad_before = self._bad
+        if not self._sketched:
+            job.marks = _UNMARKED
+            return
         job.marks = [self._counts.copy()]
-        if self.thresholds:
-            job.bad_before = self._bad.copy()
         done = job.generated
         job.position = class_of(done + 1)
         if done < NEAR < job.output_tokens:
-            heappush(self._splits, (job.since + NEAR - done, job.order, job))
+            bound.PUSH(self._splits, (job.since + NEAR - done, job.order, job))
         if done < MIDDLE < job.output_tokens:
-            heappush(self._splits, (job.since + MIDDLE - done, job.order, job))
+            bound.PUSH(self._splits, (job.since + MIDDLE - done, job.order, job))
 
     def interrupted(self, job: Job, upto: int) -> None:
         """A decoding job was preempted."""
@@ -126,27 +134,29 @@ class GapTally(StepLog):
             bad = tuple([self._bad[index] - before[index] for index in chosen])
         if marks:
             largest = self._largest_after(job.since)
-            sketches = self._sketches(marks)
-        return Timing(job.first_token_at, last_token_at, tokens, largest, sketches, bad, 0.0, tokens - 1)
+            sketches = self._sketches(marks) if self._sketched else bound.UNCOUNTED
+        return bound.TIMING(job.first_token_at, last_token_at, tokens, largest, sketches, bad, 0.0, tokens - 1)
 
     def _sketches(self, marks: list[list[object]]) -> tuple[ItlSketch, ItlSketch, ItlSketch]:
         """Of one that was never preempted, so that it began in the first class."""
         counts, num = self._counts, len(marks)
-        near = ItlSketch(0, self._between(marks[0], marks[1] if num > 1 else counts))
+        near = bound.ITL_SKETCH(0, self._between(marks[0], marks[1] if num > 1 else counts))
         if num == 1:
             return near, _EMPTY, _EMPTY
-        middle = ItlSketch(0, self._between(marks[1], marks[2] if num > 2 else counts))
-        return near, middle, _EMPTY if num == 2 else ItlSketch(0, self._between(marks[2], counts))
+        middle = bound.ITL_SKETCH(0, self._between(marks[1], marks[2] if num > 2 else counts))
+        return near, middle, _EMPTY if num == 2 else bound.ITL_SKETCH(0, self._between(marks[2], counts))
 
     def _timing_of_preempted(self, job: Job, gaps: Gaps, tokens: int, last_token_at: float) -> Timing:
         total = Gaps(len(self._bad))
         total.largest, total.bad = gaps.largest, gaps.bad.copy()
         total.buckets = [gaps.buckets[0].copy(), gaps.buckets[1].copy(), gaps.buckets[2].copy()]
         self._sum(job, total)
-        near, middle, far = total.buckets
-        sketches = (ItlSketch(0, near), ItlSketch(0, middle), ItlSketch(0, far))
+        sketches = bound.UNCOUNTED
+        if self._sketched:
+            near, middle, far = total.buckets
+            sketches = (bound.ITL_SKETCH(0, near), bound.ITL_SKETCH(0, middle), bound.ITL_SKETCH(0, far))
         bad = tuple([total.bad[index] for index in job.thresholds])
-        return Timing(job.first_token_at, last_token_at, tokens, total.largest, sketches, bad, 0.0, tokens - 1)
+        return bound.TIMING(job.first_token_at, last_token_at, tokens, total.largest, sketches, bad, 0.0, tokens - 1)
 
     def _gaps_of(self, job: Job) -> Gaps:
         gaps = job.gaps
@@ -179,7 +189,7 @@ class GapTally(StepLog):
 
     def _largest_after(self, step: int) -> float:
         """The longest step after that one; 0.0 where none has ended."""
-        index = bisect_right(self._peak_steps, step)
+        index = bound.BISECT_RIGHT(self._peak_steps, step)
         return self._peaks[index] if index < len(self._peaks) else 0.0
 
     # Counting.
@@ -191,10 +201,13 @@ class GapTally(StepLog):
         at = begin
         gap = first + begin * growth
         last = first + (end - 1) * growth
-        largest = max(gap, last)
-        for index, threshold in enumerate(self.thresholds):
-            if largest > threshold:
-                self._bad[index] += num_above(first, growth, begin, end, threshold)
+        if gap > self._lowest or last > self._lowest:
+            self._bad = [
+                num + num_above(first, growth, begin, end, self.thresholds[index])
+                for index, num in enumerate(self._bad)
+            ]
+        if not self._sketched:
+            return
         bucket, last_bucket = _bucket_of(gap), _bucket_of(last) if end > begin + 1 else 0
         while at < end:
             stop = end if end == begin + 1 or bucket == last_bucket else end_of_bucket(first, growth, at, end, bucket)

@@ -8,12 +8,12 @@ d + g, d + 2g …: any number of them is one formula (`engine/steptime.py`). The
 from the start of a busy period, so that epoch seconds cost no precision.
 """
 
-from heapq import heappop, heappush
 from math import inf, sqrt
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.sim import bound
 from plimsoll.sim.batch import Batch
 from plimsoll.sim.engine import Counts, Engine, Work
 from plimsoll.sim.fitting import check
@@ -216,7 +216,7 @@ class Replica(Engine):
         if self._run_end:
             return self._run_end
         while not self._still_due(self._due[0]):
-            heappop(self._due)
+            bound.POP(self._due)
         batch, finish = self.batch, self._due[0][0]
         if not batch.has_blocks(batch.num_steps + 2, finish - batch.num_steps - 1):
             finish = batch.last_with_blocks()
@@ -235,7 +235,7 @@ class Replica(Engine):
         self.batch.join(job)
         self._num_joined += 1
         job.order = self._num_joined
-        heappush(self._due, (self._step_of(job, job.output_tokens), 2 * job.order + 1, job))
+        bound.PUSH(self._due, (self._step_of(job, job.output_tokens), 2 * job.order + 1, job))
         self._log.begin(job)
         self._watch(job)
 
@@ -259,7 +259,7 @@ class Replica(Engine):
 
     def _watch(self, job: Job) -> None:
         if 0 < job.mark < job.output_tokens:
-            heappush(self._due, (self._step_of(job, job.mark + 1), 2 * job.order, job))
+            bound.PUSH(self._due, (self._step_of(job, job.mark + 1), 2 * job.order, job))
 
     def _step_of(self, job: Job, tokens: int) -> int:
         """Number of the step with which a decoding job has `tokens` tokens of output."""
@@ -275,7 +275,7 @@ class Replica(Engine):
     def _tell_due(self, at: float) -> None:
         due = self._due
         while due and due[0][0] <= self.batch.num_steps:
-            entry = heappop(due)
+            entry = bound.POP(due)
             job = entry[2]
             if not self._still_due(entry):
                 continue

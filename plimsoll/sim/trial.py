@@ -118,7 +118,7 @@ def run_trial(  # noqa: PLR0917 - what a trial is made of
     start_at = workload.start_at or EPOCH
     counts = _Counts(names, start_at, workload.duration)
     arrivals = workload.scaled(factor, names).arrivals(seed)
-    simulation = Simulation(policy, profiles, arrivals, counts.add, start_at, outages=workload.outages)
+    simulation = Simulation(policy, profiles, arrivals, counts.add, start_at, outages=workload.outages, sketches=False)
     until, complete = start_at, True
     while not simulation.ended:
         until += step

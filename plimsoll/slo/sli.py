@@ -23,10 +23,11 @@ from typing import Final
 
 from plimsoll.policy.objective import Objective, Origin, Sli
 from plimsoll.slo.charge import charge
+from plimsoll.slo.facts import Facts
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import REASONS, Blame, Outcome, Reason
 from plimsoll.slo.timing import bucket_of
-from plimsoll.slo.verdict import Charge, Facts, Judgement, Verdict
+from plimsoll.slo.verdict import Charge, Judgement, Verdict
 
 __all__ = ["Charge", "Facts", "Judgement", "Verdict", "itl_thresholds", "judge"]
 
@@ -40,6 +41,7 @@ _CLIENT: Final = Blame.CLIENT
 _TENANT: Final = Blame.TENANT
 _LEFT: Final = Blame.LEFT
 _OURS: Final = Charge.OURS
+_Verdict: Final = Verdict
 
 _TTFT: Final = 0
 _ITL: Final = 1
@@ -72,7 +74,7 @@ class Step:
 
 
 _MOST_STEPS: Final = 1024
-_steps: dict[int, tuple[tuple[Objective, ...], list[Step]]] = {}
+_steps: Final[dict[int, tuple[tuple[Objective, ...], list[Step]]]] = {}
 """By identity: a policy's tiers hold one tuple each for as long as the policy lives."""
 
 
@@ -168,8 +170,8 @@ def _itl(step: Step, facts: Facts) -> Verdict:
     counted = timing.itl_bad
     bad = counted[step.itl_index] if step.itl_index < len(counted) else num_gaps_above(timing, step.below)
     if bad == 0:
-        return Verdict(step.name, _GOOD, num, 0)
-    return Verdict(step.name, _BAD, num - bad, bad, _OURS)
+        return _Verdict(step.name, _GOOD, num, 0)
+    return _Verdict(step.name, _BAD, num - bad, bad, _OURS)
 
 
 def _tpot(step: Step, facts: Facts) -> Verdict:

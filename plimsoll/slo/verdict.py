@@ -4,9 +4,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from plimsoll.slo.measured import Timing
-from plimsoll.slo.outcome import Outcome, Reason
-
 
 class Judgement(StrEnum):
     """What an objective says of one request."""
@@ -36,24 +33,3 @@ class Verdict(Struct, frozen=True, array_like=True, gc=False):
     num_good: int  # 1 or 0 for request objectives
     num_bad: int
     charge: Charge | None = None  # set where num_bad > 0
-
-
-class Facts(Struct, frozen=True, gc=False):
-    """All that judging one ended request needs. Instants in s on one clock, durations in s."""
-
-    outcome: Outcome
-    reason: Reason
-    arrived_at: float
-    ended_at: float
-    timing: Timing
-    generative: bool = True  # False: embeddings and whatever else makes no tokens
-    streaming: bool = True
-    num_choices: int = 1
-    judge_non_streaming: bool = False
-    infeasible_deadline: bool = False  # its deadline was below the unloaded prediction
-    upstream_time: float | None = None  # s spent before us; None: not reported
-    upstream_trusted: bool = True  # False: reported by a header that nothing bounds
-    baseline_ttft: float | None = None  # s, our own median (or unloaded prediction); None: not known
-    baseline_tpot: float | None = None  # s
-    upstream_baseline: float = 0.0  # s, upstream's own median for this cause; 0 until 100 were seen
-    upstream_vouched: bool = True  # False: the tenant's own word

@@ -5,12 +5,13 @@ from math import inf
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.sim.gaptally import GapTally, all_thresholds
 from plimsoll.sim.job import FINISHED, Job
 from plimsoll.sim.replica import Replica
-from plimsoll.slo.measured import Timing
+from plimsoll.slo.measured import UNCOUNTED, Timing
 from plimsoll.slo.timing import TokenClock
 from tests.laws.test_law5_jumps import profiles
 from tests.sim.world import PROFILE, PROFILES
@@ -68,6 +69,10 @@ def agree(profile: EngineProfile, history: list[tuple[float, int, int, int]]) ->
     ours = told(profile, made(history), GapTally(KNOWN))
     theirs = told(profile, made(history), None)
     assert ours.keys() == theirs.keys()
+    rough = told(profile, made(history), GapTally(KNOWN, sketches=False))
+    for number, mine in ours.items():
+        assert rough[number] == replace(mine, sketches=UNCOUNTED)
+        assert (rough[number].sketches is UNCOUNTED) == (mine.num_gaps > 0)
     for number, timing in theirs.items():
         mine = ours[number]
         assert mine.sketches == timing.sketches

@@ -6,9 +6,11 @@ from math import inf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.engine.steptime import unloaded_e2e, unloaded_ttft
 from plimsoll.errors import ProfileError
+from plimsoll.governor.decisions import Settle
 from plimsoll.policy.presets import PRESETS, preset
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.simulation import EPOCH, Simulation
@@ -81,3 +83,12 @@ def test_a_run_can_be_stopped_and_go_on() -> None:
         run.run(until=EPOCH + tick)
     run.run()
     assert [settle.record for settle in settles] == whole
+
+
+def test_without_sketches_rows_lose_nothing_else() -> None:
+    whole: list[Settle] = []
+    bare: list[Settle] = []
+    Simulation(POLICY, PROFILES, traffic(30.0).arrivals(4), whole.append).run()
+    Simulation(POLICY, PROFILES, traffic(30.0).arrivals(4), bare.append, sketches=False).run()
+    assert any(settle.record.itl_sketches for settle in whole)
+    assert [replace(settle, record=replace(settle.record, itl_sketches=None)) for settle in whole] == bare

@@ -1,7 +1,9 @@
 """The table of judgements, row by row, and what holds for every cell."""
 
 from fractions import Fraction
+from inspect import signature
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,6 +36,12 @@ def timing(first: float = 0.25, gap: float = 0.25, num: int = 5, at: float = 100
 
 def facts(outcome: Outcome, reason: Reason, ended: float = 5.0, times: Timing | None = None) -> Facts:
     return Facts(outcome, reason, 100.0, 100.0 + ended, times or Timing())
+
+
+def with_(known: Facts, **changes: Any) -> Facts:
+    """The same facts, some changed."""
+    names = list(signature(Facts).parameters)
+    return Facts(**{**{name: getattr(known, name) for name in names}, **changes})
 
 
 def judgements(facts: Facts) -> tuple[Judgement, ...]:
@@ -202,7 +210,7 @@ def test_a_stall_is_taken_off_before_our_time_is_weighed_against_upstreams() -> 
         baseline_ttft=0.5, baseline_tpot=0.25, upstream_baseline=0.5,
     )  # fmt: skip
     assert judge((USER_E2E,), case)[0].charge is Charge.UPSTREAM  # 7.5 + 3 > 10; with 12 s of ours it would be joint
-    assert judge((USER_E2E,), replace(case, upstream_time=6.5))[0].charge is Charge.CLIENT
+    assert judge((USER_E2E,), with_(case, upstream_time=6.5))[0].charge is Charge.CLIENT
 
 
 def test_who_stops_reading_and_is_given_up_is_not_held_against_us() -> None:
@@ -213,9 +221,9 @@ def test_who_stops_reading_and_is_given_up_is_not_held_against_us() -> None:
 
 def test_an_answer_in_one_piece_that_its_client_does_not_take() -> None:
     times = replace(Timing(), client_stall=9.0, stall_before=9.0)
-    case = replace(facts(Outcome.COMPLETED, Reason.DONE, 12.0, times), streaming=False)
+    case = with_(facts(Outcome.COMPLETED, Reason.DONE, 12.0, times), streaming=False)
     assert judge((E2E,), case)[0] == Verdict("e2e", BAD, 0, 1, Charge.CLIENT)
-    assert judge((E2E,), replace(case, ended_at=130.0))[0].charge is Charge.OURS
+    assert judge((E2E,), with_(case, ended_at=130.0))[0].charge is Charge.OURS
 
 
 def test_an_infeasible_deadline_is_excluded_only_when_it_expires() -> None:
@@ -240,7 +248,7 @@ USER_TTFT = Objective("user-ttft", Sli.TTFT, 8.0, TARGET, origin=Origin.USER)
 @given(any_facts(), st.booleans())
 def test_breaches_of_the_users_clock_are_charged_by_the_table(case: Facts, trusted: bool) -> None:
     """Own time: what was measured, how long the client waited, or for ever where we delivered nothing."""
-    case = replace(case, upstream_trusted=trusted)
+    case = with_(case, upstream_trusted=trusted)
     timing, left = case.timing, REASONS[case.reason].blame is Blame.LEFT
     ended = case.ended_at - 100.0
     whole = (
@@ -264,7 +272,7 @@ def test_breaches_of_the_users_clock_are_charged_by_the_table(case: Facts, trust
 
 
 def test_several_choices_have_no_gaps_of_their_own() -> None:
-    several = replace(facts(Outcome.COMPLETED, Reason.DONE, 20, timing(2.0, 0.75, 14)), num_choices=2)
+    several = with_(facts(Outcome.COMPLETED, Reason.DONE, 20, timing(2.0, 0.75, 14)), num_choices=2)
     assert judgements(several) == (BAD, EXCLUDED, EXCLUDED, BAD, GOOD)
 
 
@@ -277,5 +285,5 @@ def test_a_late_first_token_is_charged_by_when_it_came_and_by_its_own_baseline(o
         baseline_ttft=0.25, baseline_tpot=2.0, upstream_baseline=1.0,
     )  # fmt: skip
     assert judge((USER_TTFT,), late)[0].charge is Charge.JOINT  # 7.5 + 0.25 <= 8 and 1 + 1 <= 8
-    worse = replace(late, upstream_time=7.9)
+    worse = with_(late, upstream_time=7.9)
     assert judge((USER_TTFT,), worse)[0].charge is Charge.UPSTREAM  # 7.9 + 0.25 > 8

@@ -1,0 +1,26 @@
+"""Names of the uncompiled world, bound once: compiled code would look each up by its text whenever it is used."""
+
+from bisect import bisect_right
+from heapq import heappop, heappush
+from typing import Final
+
+from msgspec.structs import astuple
+
+from plimsoll.governor.decisions import Dispatch, Enqueue, Settle
+from plimsoll.governor.events import FirstToken, RequestArrived, RequestFinished
+from plimsoll.slo.measured import UNCOUNTED as _UNCOUNTED
+from plimsoll.slo.measured import ItlSketch, Timing
+
+BISECT_RIGHT: Final = bisect_right
+PUSH: Final = heappush
+POP: Final = heappop
+ASTUPLE: Final = astuple
+DISPATCH: Final = Dispatch
+ENQUEUE: Final = Enqueue
+SETTLE: Final = Settle
+FIRST_TOKEN: Final = FirstToken
+REQUEST_ARRIVED: Final = RequestArrived
+REQUEST_FINISHED: Final = RequestFinished
+ITL_SKETCH: Final = ItlSketch
+TIMING: Final = Timing
+UNCOUNTED: Final = _UNCOUNTED
