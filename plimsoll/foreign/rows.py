@@ -8,11 +8,12 @@ from plimsoll.governor.baseline import Baseline
 from plimsoll.policy.objective import Objective, Sli
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.record import Record
+from plimsoll.slo.facts import Facts
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Phase
 from plimsoll.slo.sli import judge
 from plimsoll.slo.timing import TokenClock
-from plimsoll.slo.verdict import Facts, Verdict
+from plimsoll.slo.verdict import Verdict
 
 EMBEDDINGS: Final = "embeddings"
 _UNBLAMED: Final = frozenset({OPEN})
