@@ -20,7 +20,8 @@ from plimsoll.cli.output import print_json, terminal
 from plimsoll.errors import UnitError, UsageError
 from plimsoll.ledger.assessment import Row
 from plimsoll.policy.budgetrules import MOST_CHANGE as MOST
-from plimsoll.policy.policy import BudgetRules, KnownChange
+from plimsoll.policy.knownchange import KnownChange
+from plimsoll.policy.policy import BudgetRules
 from plimsoll.slo.budget import period_bounds
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.hourly import hours_of

@@ -172,6 +172,8 @@ class Governor:
                 tier, counts = asked, account.counts_in(request.asked_tier)
                 lane = self.register.lane_of(request.asked_tier)
         request.belongs_to(account, tier, counts, self.register.demoted(lane) if account.demoted else lane)
+        if not request.cause and account.default_cause:
+            request.cause = account.default_cause
         if self.register.adapters and not request.adapter and request.model in self.register.adapters:
             request.adapter = request.model
         return request

@@ -110,6 +110,7 @@ class Account:
         self.max_open = -1  # its limits at hand; -1: none
         self.max_waiting = -1
         self.requires_cause = False
+        self.default_cause = ""
         self.own_tier = TierQueue(Tier("", 0))  # what it is served in, if it asks for no other
         self.own_lane = 0
         self.month: Month | None = None  # names months in its zone; None: not asked for since the policy came
@@ -137,6 +138,7 @@ class Account:
         self.max_open = -1 if limits.concurrency is None else limits.concurrency
         self.max_waiting = -1 if limits.queue is None else limits.queue
         self.requires_cause = tenant.require_cause
+        self.default_cause = tenant.default_cause
         self.weight = float(tenant.weight)
         self.requests = _bucket(self.requests, tenant.limits.requests_per_minute, at)
         self.tokens = _bucket(self.tokens, tenant.limits.tokens_per_minute, at)

@@ -5,11 +5,11 @@ from fractions import Fraction
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from plimsoll.policy.knownchange import KnownChange
 from plimsoll.policy.policy import (
     BudgetRules,
     ExceptionKind,
     ExceptionWindow,
-    KnownChange,
     Service,
     Tenant,
     Tier,

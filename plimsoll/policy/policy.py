@@ -7,6 +7,7 @@ from math import inf
 from msgspec import Struct
 
 from plimsoll.policy.beside import EngineTls, Exporters
+from plimsoll.policy.knownchange import KnownChange
 from plimsoll.policy.objective import Objective, RunObjective
 
 
@@ -81,6 +82,7 @@ class Tenant(Struct, frozen=True):
     committed: int | None = None  # requests a period
     timezone: str | None = None
     require_cause: bool = False
+    default_cause: str = ""  # of requests that name none
     tiers: tuple[str, ...] = ()  # other tiers it may ask for by header
 
 
@@ -119,15 +121,6 @@ class ExceptionWindow(Struct, frozen=True):
     from_at: float  # UTC epoch s
     until_at: float
     tenants: tuple[str, ...] = ()  # (): all
-
-
-class KnownChange(Struct, frozen=True):
-    """From `from_at` on budgets are expected to be spent `factor` times as fast as before; for forecasts only."""
-
-    from_at: float  # UTC epoch s
-    factor: Fraction  # above 0
-    tenants: tuple[str, ...] = ()  # (): all
-    objectives: tuple[str, ...] = ()  # (): all
 
 
 class BudgetRules(Struct, frozen=True):

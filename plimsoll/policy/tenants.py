@@ -14,6 +14,8 @@ from plimsoll.units import parse_count
 _KEY: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _ADAPT: Final = Adapt()
 _COMMITTED: Final = re.compile(r"(.+?)\s+(?:per|a|/)\s*month")
+LONGEST_CAUSE: Final = 128
+"""Characters, as of a header."""
 _OWNERS: Final = ("pool", "world")
 """Owners of accounts in the ledger beside the tenants."""
 
@@ -57,6 +59,7 @@ def _read_tenant(section: Section, names: dict[str, int], keys: dict[str, str], 
         committed=_read_committed(section),
         timezone=read_timezone(section, "UTC") if section.has("timezone") else None,
         require_cause=section.flag("require_cause", False),
+        default_cause=_read_default_cause(section),
         tiers=tuple(
             [other for other, line in section.texts("tiers") if _known_tier(section, "tiers", other, line, tiers)]
         ),
@@ -64,6 +67,16 @@ def _read_tenant(section: Section, names: dict[str, int], keys: dict[str, str], 
     section.text("timezone")
     section.done()
     return tenant
+
+
+def _read_default_cause(section: Section) -> str:
+    """What requests that name no cause are tagged with."""
+    cause = section.text("default_cause")
+    if cause and section.flag("require_cause", False):
+        section.fault("default_cause", "require_cause refuses what names no cause", "keep one of the two")
+    if len(cause) > LONGEST_CAUSE or not cause.isascii() or not cause.isprintable():
+        section.fault("default_cause", f"must be up to {LONGEST_CAUSE} printable ASCII characters")
+    return cause
 
 
 def _known_tier(section: Section, key: str, name: str, line: int, tiers: list[str]) -> bool:

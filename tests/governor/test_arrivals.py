@@ -85,6 +85,15 @@ def test_tiers_and_labels() -> None:
     )
 
 
+def test_what_names_no_cause_is_tagged_where_the_policy_says_so() -> None:
+    """In its row and in the classes that divide its tenant's turns; what names one keeps it."""
+    service = Service(policy_of(tenants=(Tenant("ada", "gold", default_cause="unlabelled"),)))
+    for number, cause in enumerate(("", "checkout"), 1):
+        request_id = only(Dispatch, service.ask(number, cause=cause)).request_id
+        (settled,) = [each for each in service.done(number + 0.5, request_id) if isinstance(each, Settle)]
+        assert settled.record.cause == (cause or "unlabelled")
+
+
 def test_tenants_nobody_knows_and_a_passed_deadline() -> None:
     service = Service(policy_of())
     assert refused(service.ask(1, "mallory"))[0] is Reason.UNKNOWN_KEY

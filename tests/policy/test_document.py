@@ -159,6 +159,8 @@ ONE_MISTAKE = [
     ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, from: 2026-11-31, until: 2026-12-02}}]", f"{_AT}.from"),
     ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, from: 2026-11-02, until: 2026-11-02}}]", f"{_AT}.until"),
     ("warn_at: 80%", f"warn_at: 80%, exceptions: [{{{_KIND}, {_DAY}, tenants: [acme, nobody]}}]", f"{_AT}.tenants"),
+    ("name: acme", "name: acme\n    require_cause: true\n    default_cause: tag", "tenants[0].default_cause"),
+    ("name: acme", "name: acme\n    default_cause: été", "tenants[0].default_cause"),
     ("warn_at: 80%", "warn_at: 80%, changes: [{from: 2026-11-01}]", "budget.changes[0].factor"),
     ("warn_at: 80%", "warn_at: 80%, changes: [{from: 2026-11-01, factor: 0}]", "budget.changes[0].factor"),
     ("warn_at: 80%", "warn_at: 80%, changes: [{from: soon, factor: 2}]", "budget.changes[0].from"),
