@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "otel": "Send a data directory's requests and decisions to an OpenTelemetry collector: traces, logs, metrics.",
     "import_": "Read SLOs of OpenSLO (v1, v1alpha), Sloth, Pyrra and slo-generator, and tell what could not be read.",
     "export": "Write a policy's objectives, or SLOs imported from other tools, as OpenSLO v1.",
+    "dashboards": "Write Grafana dashboards over /metrics: the line, tenants, diagnose, cache, replicas, decisions.",
     "rules": "Write Prometheus rules for a policy: burn rates by tenant and objective, alerts, P99 ÷ P50.",
 }
 """Each is a module of this room with a function of the same name, which is imported only when it is called; hence its

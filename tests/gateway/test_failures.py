@@ -10,17 +10,10 @@ from plimsoll.policy.policy import GatewayRules, Timeouts
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 from tests.gateway.doubles import Recorder, post, serving
 from tests.gateway.scripted import END, STREAM_HEAD, Script, ScriptedEngine, Step, chunk, json_answer, run, sse, token
+from tests.real.parts import free_port
 
 pytestmark = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 FIRST = chunk(sse(token("a")))
-
-
-def free_port() -> int:
-    """A port at which nobody listens."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 BEFORE_THE_HEAD: dict[str, tuple[list[Step], Reason]] = {

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,6 +102,14 @@ def gateway(home: Path, policy: str, *more: str) -> Iterator[Gateway]:
             data=home / "data",
             child=child,
         )
+
+
+def free_port() -> int:
+    """A port at which nobody listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
 
 
 def address(text: str) -> str:

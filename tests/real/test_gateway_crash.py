@@ -21,6 +21,7 @@ from plimsoll.storage.audit import audit
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.projections import Projections
 from plimsoll.storage.query import records
+from tests.real.parts import free_port
 from tests.storage.restarts import allowed
 
 pytestmark = pytest.mark.real
@@ -38,12 +39,6 @@ tenants:
 pools:
   - {{name: chat, model: llama, engine: vllm, replicas: ["http://127.0.0.1:{port}"], profile: h100-llama70b-tp4}}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def command(*arguments: str) -> list[str]:
