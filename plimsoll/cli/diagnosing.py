@@ -9,6 +9,7 @@ from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
 from plimsoll.policy.policy import Policy
+from plimsoll.storage.chosen import BROKE
 
 
 def visits_between(connection: duckdb.DuckDBPyConnection, since: float, until: float) -> Visits:
@@ -18,7 +19,7 @@ def visits_between(connection: duckdb.DuckDBPyConnection, since: float, until: f
     where = f"WHERE {' AND '.join(bounds)}" if bounds else ""
     columns: dict[str, Any] = connection.execute(
         f"""SELECT {", ".join(FIELDS)},
-            coalesce(list_sum(list_transform(verdicts, lambda v: v.num_bad)), 0) > 0 AS broke
+            {BROKE} AS broke
         FROM requests {where}"""
     ).fetchnumpy()
     return Visits(columns)

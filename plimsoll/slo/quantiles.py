@@ -4,7 +4,7 @@ Buckets have gamma = 2^(1/32): a value read back is off by at most (gamma − 1)
 bucket is that of a Prometheus native histogram of schema 5; an OTel exponential histogram of scale 5 counts one less.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil, exp, floor, inf, isfinite, lgamma, log, log1p, sqrt
 from typing import Any, Final
@@ -40,7 +40,7 @@ class Sketch:
     def __init__(self) -> None:
         self.num: int = 0
         self.num_zero: int = 0  # of the values in buckets
-        self.buckets: dict[int, int] = {}
+        self._buckets: Any = None  # slo.buckets.Buckets, once there are more values than are kept
         self._values: list[float] | None = []
         self._sorted: bool = True
 
@@ -48,6 +48,11 @@ class Sketch:
     def is_exact(self) -> bool:
         """Whether every value is still known as it was."""
         return self._values is not None
+
+    @property
+    def buckets(self) -> dict[int, int]:
+        """Counts by bucket, of what is in buckets."""
+        return {} if self._buckets is None else dict(self._buckets.items())
 
     def add(self, value: float) -> None:
         """One value; ValueError for what is negative, infinite or NaN (a censored value is no value)."""
@@ -63,34 +68,27 @@ class Sketch:
             self._give_up_exactness()
 
     def add_many(self, values: Any) -> None:
-        """A numpy array (or a sequence) of values at once; the same result as one by one, fifty times as fast."""
+        """A numpy array (or a sequence) of values at once; the same result as one by one, a hundred times as fast."""
         import numpy as np  # noqa: PLC0415 - kept out of what `serve` imports
 
         array = np.asarray(values, dtype=np.float64)
-        if array.size and not (np.isfinite(array).all() and (array >= 0.0).all()):
-            raise ValueError("a sketch holds finite values >= 0")
         if self._values is not None and self.num + array.size <= EXACT_UP_TO:
+            if array.size and not (np.isfinite(array).all() and (array >= 0.0).all()):
+                raise ValueError("a sketch holds finite values >= 0")
             self._values.extend(array.tolist())
             self._sorted = False
             self.num += int(array.size)
             return
         self._give_up_exactness()
+        self.num_zero += self._buckets.add_values(array)
         self.num += int(array.size)
-        positive = array[array > 0.0]
-        self.num_zero += int(array.size - positive.size)
-        scaled = np.log2(positive) * BUCKETS_PER_OCTAVE
-        indexes = np.ceil(scaled).astype(np.int64)
-        # numpy's logarithm may differ in its last digit from the one that counts single values
-        for i in np.flatnonzero(np.abs(scaled - np.rint(scaled)) < 1e-9):
-            indexes[i] = bucket_of(float(positive[i]))
-        self._add_counts(zip(*(part.tolist() for part in np.unique(indexes, return_counts=True)), strict=True))
 
     def add_buckets(self, num_zero: int, buckets: Mapping[int, int]) -> None:
         """Counts that were bucketed elsewhere."""
         self._give_up_exactness()
         self.num += num_zero + sum(buckets.values())
         self.num_zero += num_zero
-        self._add_counts(buckets.items())
+        self._buckets.add_all(buckets.items())
 
     def add_itl(self, sketch: ItlSketch) -> None:
         """The token gaps of one position class of a request."""
@@ -98,18 +96,22 @@ class Sketch:
 
     def merge(self, other: "Sketch") -> None:
         """Everything that the other holds, which stays as it is."""
-        if other._values is not None:
-            if self._values is not None and self.num + other.num <= EXACT_UP_TO:
-                self._values.extend(other._values)
-                self._sorted = False
-                self.num += other.num
-                return
-            self._give_up_exactness()
+        if other._values is None:
+            if self._buckets is None:
+                self._give_up_exactness()
             self.num += other.num
-            for value in other._values:
-                self._count(value)
+            self.num_zero += other.num_zero
+            self._buckets.merge(other._buckets)
             return
-        self.add_buckets(other.num_zero, other.buckets)
+        if self._values is not None and self.num + other.num <= EXACT_UP_TO:
+            self._values.extend(other._values)
+            self._sorted = False
+            self.num += other.num
+            return
+        self._give_up_exactness()
+        self.num += other.num
+        for value in other._values:
+            self._count(value)
 
     def quantile(self, q: float) -> float | None:
         """The value of rank ⌈q × n⌉, whatever n; None of nothing. What is shown to people is `estimate`."""
@@ -144,12 +146,11 @@ class Sketch:
             return sum(value > threshold for value in self._values)
         if threshold <= 0.0:
             return self.num - self.num_zero
-        edge = bucket_of(threshold)
-        return sum(num for index, num in self.buckets.items() if index > edge)
+        return int(self._buckets.num_above(bucket_of(threshold)))
 
     def bucketed(self) -> ItlSketch:
         """Its counts by bucket (Prometheus's index), also where values are still known."""
-        buckets, zeros = dict(self.buckets), self.num_zero
+        buckets, zeros = self.buckets, self.num_zero
         for value in self._values or ():
             if value > 0.0:
                 buckets[bucket_of(value)] = buckets.get(bucket_of(value), 0) + 1
@@ -162,7 +163,7 @@ class Sketch:
         if self._values is not None:
             return [(value, 1) for value in sorted(self._values)]
         zeros = [(0.0, self.num_zero)] if self.num_zero else []
-        return zeros + [(middle_of(index), num) for index, num in sorted(self.buckets.items())]
+        return zeros + [(middle_of(index), num) for index, num in self.buckets.items()]
 
     def otel_buckets(self) -> dict[int, int]:
         """Counts by the index of an OTel exponential histogram of scale 5."""
@@ -172,14 +173,13 @@ class Sketch:
         if value == 0.0:
             self.num_zero += 1
         else:
-            index = bucket_of(value)
-            self.buckets[index] = self.buckets.get(index, 0) + 1
-
-    def _add_counts(self, counts: Iterable[tuple[int, int]]) -> None:
-        for index, num in counts:
-            self.buckets[index] = self.buckets.get(index, 0) + num
+            self._buckets.add(bucket_of(value))
 
     def _give_up_exactness(self) -> None:
+        if self._buckets is None:
+            from plimsoll.slo.buckets import Buckets  # noqa: PLC0415 - numpy, kept out of what `serve` imports
+
+            self._buckets = Buckets()
         values, self._values = self._values, None
         for value in values or ():
             self._count(value)
@@ -191,18 +191,9 @@ class Sketch:
                 self._values.sort()
                 self._sorted = True
             return [(self._values[rank - 1], self._values[rank - 1]) for rank in ranks]
-        found: list[tuple[float, float]] = []
-        passed, wanted = self.num_zero, iter(ranks)
-        rank = next(wanted, None)
-        while rank is not None and rank <= passed:
-            found.append((0.0, 0.0))
-            rank = next(wanted, None)
-        for index in sorted(self.buckets):
-            passed += self.buckets[index]
-            while rank is not None and rank <= passed:
-                found.append(bucket_edges(index))
-                rank = next(wanted, None)
-        return found
+        zeros = [(0.0, 0.0) for rank in ranks if rank <= self.num_zero]
+        beyond = [rank - self.num_zero for rank in ranks if rank > self.num_zero]
+        return zeros + [bucket_edges(index) for index in self._buckets.index_at(beyond)]
 
 
 def bucket_edges(index: int) -> tuple[float, float]:

@@ -24,6 +24,8 @@ def within(window: Window, *, since: bool = True) -> str:
     return " AND ".join(parts)
 
 
+BROKE: Final = "charge IS NOT NULL"
+"""Whether a request missed an objective: exactly then its row has a charge, which reads a hundred times as fast."""
 WAITED: Final = f"""finished_at - arrived_at AS waited,
     outcome NOT IN ('{Outcome.REJECTED.value}', '{Outcome.COMPLETED.value}')
         AND reason NOT IN ({", ".join(quoted(reason.value) for reason in sorted(NOT_WAITING))}) AS waiting"""

@@ -16,22 +16,19 @@ SHORTEST_BLOCK: Final = 2.0
 """s; where blocks would be shorter none are made."""
 CORRECTED: Final = ("ttft", "e2e")
 
-_TTFT_AND_E2E: Final = """
-    SELECT {keys}, arrived_at, 'ttft' AS name, ttft IS NULL AS cut_off, coalesce(ttft, waited) AS value
-    FROM chosen WHERE streaming AND (ttft IS NOT NULL OR waiting)
-    UNION ALL
-    SELECT {keys}, arrived_at, 'e2e', e2e IS NULL OR outcome <> 'completed',
-        CASE WHEN outcome = 'completed' THEN e2e ELSE waited END
-    FROM chosen WHERE (e2e IS NOT NULL AND outcome = 'completed') OR waiting
-"""
-LATENCY_ROWS: Final = f"""{_TTFT_AND_E2E}
-    UNION ALL
-    SELECT {{keys}}, arrived_at, 'tpot', false, tpot FROM chosen WHERE tpot IS NOT NULL
-    UNION ALL
-    SELECT {{keys}}, arrived_at, 'queued_for', false, queued_for
-    FROM chosen WHERE outcome <> '{Outcome.REJECTED.value}' AND queued_for IS NOT NULL
-"""
-"""One row a latency of each request in the view `chosen`; the rules are those of `analytics.tally.latency_of`."""
+LATENCY_ROWS: Final = {
+    "ttft": """SELECT {keys}, arrived_at, 'ttft' AS name, ttft IS NULL AS cut_off, coalesce(ttft, waited) AS value
+        FROM chosen WHERE streaming AND (ttft IS NOT NULL OR waiting)""",
+    "e2e": """SELECT {keys}, arrived_at, 'e2e' AS name, e2e IS NULL OR outcome <> 'completed' AS cut_off,
+            CASE WHEN outcome = 'completed' THEN e2e ELSE waited END AS value
+        FROM chosen WHERE (e2e IS NOT NULL AND outcome = 'completed') OR waiting""",
+    "tpot": """SELECT {keys}, arrived_at, 'tpot' AS name, false AS cut_off, tpot AS value
+        FROM chosen WHERE tpot IS NOT NULL""",
+    "queued_for": f"""SELECT {{keys}}, arrived_at, 'queued_for' AS name, false AS cut_off, queued_for AS value
+        FROM chosen WHERE outcome <> '{Outcome.REJECTED.value}' AND queued_for IS NOT NULL""",
+}
+"""By latency, one row a request of the view `chosen` that has it; the rules are `analytics.tally.latency_of`'s."""
+_TTFT_AND_E2E: Final = " UNION ALL ".join(LATENCY_ROWS[name] for name in CORRECTED)
 
 
 def design_effects(

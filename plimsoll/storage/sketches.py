@@ -11,25 +11,49 @@ import duckdb
 from plimsoll.slo.quantiles import EXACT_UP_TO, Sketch
 from plimsoll.storage.resemblance import LATENCY_ROWS
 
-_BUCKET: Final = "CASE WHEN value > 0 THEN ceil(log2(value) * 32)::INTEGER END"
+_ZERO: Final = -50_000
+"""Stands for the bucket of what is not above 0: below that of any float."""
+_SEEN: Final = {
+    "ttft": (
+        "CASE WHEN NOT streaming THEN NULL WHEN ttft IS NOT NULL THEN ttft WHEN waiting THEN waited END",
+        "ttft IS NULL",
+    ),
+    "e2e": ("CASE WHEN outcome = 'completed' THEN e2e WHEN waiting THEN waited END", "outcome <> 'completed'"),
+    "tpot": ("tpot", "false"),
+    "queued_for": ("CASE WHEN outcome <> 'rejected' THEN queued_for END", "false"),
+}
+"""Each latency of a row and whether it was cut off, as `LATENCY_ROWS` has them row by row (a test holds them equal)."""
 
 Group = tuple[Any, ...]
 """The values of the grouping's keys, and then the latency's name and whether it was cut off."""
 
 
 def latency_sketches(connection: duckdb.DuckDBPyConnection, keys: str) -> Iterator[tuple[Group, Sketch]]:
-    """One sketch for each group, latency, and kind of value (seen, or cut off). `keys` are columns, by commas."""
-    counts: dict[Group, dict[int | None, int]] = {}
-    rows = LATENCY_ROWS.format(keys=keys)
-    query = f"SELECT {keys}, name, cut_off, {_BUCKET} AS bucket, count(*) FROM ({rows}) GROUP BY ALL"
+    """One sketch for each group, latency, and kind of value (seen, or cut off). `keys` are columns, by commas.
+
+    One scan for all four: each latency's bucket and kind is one number, and each number a grouping of its own.
+    """
+    values = ", ".join(f"{value} AS {name}_value, {cut} AS {name}_cut" for name, (value, cut) in _SEEN.items())
+    codes = ", ".join(
+        f"(CASE WHEN {name}_value > 0 THEN ceil(log2({name}_value) * 32)::INTEGER"
+        f" WHEN {name}_value IS NOT NULL THEN {_ZERO} END) * 2 + {name}_cut::INTEGER AS {name}_code"
+        for name in _SEEN
+    )
+    names = [f"{name}_code" for name in _SEEN]
+    sets = ", ".join(f"({keys}, {name})" for name in names)
+    query = f"""SELECT {keys}, grouping({", ".join(names)}), coalesce({", ".join(names)}), count(*)
+        FROM (SELECT {keys}, {codes} FROM (SELECT {keys}, {values} FROM chosen)) GROUP BY GROUPING SETS ({sets})"""
+    counts: dict[Group, dict[int, int]] = {}
+    place = {(1 << len(names)) - 1 - (1 << len(names) - 1 - index): name for index, name in enumerate(_SEEN)}
     for row in connection.execute(query).fetchall():
-        counts.setdefault(row[:-2], {})[row[-2]] = row[-1]
+        if row[-2] is not None:
+            bucket, cut_off = divmod(row[-2], 2)
+            counts.setdefault((*row[:-3], place[row[-3]], bool(cut_off)), {})[bucket] = row[-1]
     small = {group for group, buckets in counts.items() if sum(buckets.values()) <= EXACT_UP_TO}
     for group, buckets in counts.items():
         if group not in small:
             sketch = Sketch()
-            zeros = buckets.pop(None, 0)
-            sketch.add_buckets(zeros, {index: num for index, num in buckets.items() if index is not None})
+            sketch.add_buckets(buckets.pop(_ZERO, 0), buckets)
             yield group, sketch
     yield from _exact(connection, keys, small)
 
@@ -45,7 +69,10 @@ def _exact(connection: duckdb.DuckDBPyConnection, keys: str, small: set[Group]) 
     connection.executemany(f"INSERT INTO small VALUES ({places})", [list(group) for group in small])
     match = " AND ".join(f"v.{column} IS NOT DISTINCT FROM small.{column}" for column in (*columns, "name", "cut_off"))
     grouped = ", ".join(f"v.{column}" for column in (*columns, "name", "cut_off"))
-    rows = LATENCY_ROWS.format(keys=keys)
+    kinds = sorted({(group[-2], group[-1]) for group in small})
+    rows = " UNION ALL ".join(  # what is wanted of each kind of value alone: the others are not even read
+        f"SELECT * FROM ({LATENCY_ROWS[name].format(keys=keys)}) WHERE cut_off = {cut_off}" for name, cut_off in kinds
+    )
     query = f"SELECT {grouped}, list(greatest(v.value, 0)) FROM ({rows}) v JOIN small ON {match} GROUP BY ALL"
     for *group, values in connection.execute(query).fetchall():
         sketch = Sketch()
@@ -56,9 +83,11 @@ def _exact(connection: duckdb.DuckDBPyConnection, keys: str, small: set[Group]) 
 
 def gap_sketches(connection: duckdb.DuckDBPyConnection, keys: str) -> dict[tuple[Any, ...], Sketch]:
     """Token gaps by group and position class (1 to 3), of rows that have any."""
+    found: dict[tuple[Any, ...], Sketch] = {}
+    if not connection.execute("SELECT 1 FROM chosen WHERE itl_sketches IS NOT NULL LIMIT 1").fetchall():
+        return found
     classes = f"""SELECT {keys}, unnest(itl_sketches) AS s, unnest([1, 2, 3]) AS class
         FROM chosen WHERE itl_sketches IS NOT NULL"""
-    found: dict[tuple[Any, ...], Sketch] = {}
     zeros = f"SELECT {keys}, class, sum(s.num_zero) FROM ({classes}) GROUP BY ALL"
     for *group, num in connection.execute(zeros).fetchall():
         if num:

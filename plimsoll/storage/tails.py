@@ -7,10 +7,10 @@ import duckdb
 
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tails import OTHERS, Group, PowerLaw, TailGroup, Tails, power_law, tail_group
-from plimsoll.storage.chosen import WAITED, within
+from plimsoll.storage.chosen import BROKE, WAITED, within
 from plimsoll.storage.sketches import gap_sketches, latency_sketches
 
-_LENGTH: Final = """CASE WHEN prompt_tokens < 1024 THEN 'below 1k' WHEN prompt_tokens < 4096 THEN '1k to 4k'
+_LENGTH: Final = """CASE WHEN prompt_tokens = 0 THEN 'unknown' WHEN prompt_tokens < 1024 THEN 'below 1k' WHEN prompt_tokens < 4096 THEN '1k to 4k'
     WHEN prompt_tokens < 8192 THEN '4k to 8k' WHEN prompt_tokens < 32768 THEN '8k to 32k' ELSE '32k and more' END"""
 _TENANTS: Final = """CASE WHEN num_tenants <= 3 THEN '1 to 3' WHEN num_tenants <= 7 THEN '4 to 7'
     WHEN num_tenants <= 15 THEN '8 to 15' ELSE '16 and more' END"""
@@ -38,7 +38,10 @@ def tails(
     """The tails of that window; the connection has the view `requests` (`storage/query.py`). `every` in s."""
     _choose(connection, window, by, every)
     labels = [f"l{index}" for index in range(len(by))]
-    common, num_groups = _common(connection, labels, most)
+    counted = connection.execute(
+        f"SELECT {', '.join([*labels, 'slice'])}, count(*), count_if(broke) FROM chosen GROUP BY ALL"
+    ).fetchall()
+    common, num_groups = _common(counted, len(labels), most)
     groups: dict[tuple[Any, ...], Group] = {}
     keys = ", ".join([*labels, "slice"])
     width = len(labels) + 1
@@ -47,7 +50,7 @@ def tails(
         named = tuple(key[:-1]) if tuple(key[:-1]) in common else (OTHERS,) * len(labels)
         return groups.setdefault((*named, key[-1]), Group())
 
-    for row in connection.execute(f"SELECT {keys}, count(*), count_if(broke) FROM chosen GROUP BY ALL").fetchall():
+    for row in counted:
         group = group_of(row[:width])
         group.num += row[width]
         group.num_bad += row[width + 1]
@@ -86,20 +89,18 @@ def _choose(connection: duckdb.DuckDBPyConnection, window: Window, by: Sequence[
     connection.execute(
         f"""CREATE OR REPLACE TEMP VIEW chosen AS SELECT *{labels}, {start} AS slice,
             {WAITED},
-            coalesce(list_sum(list_transform(verdicts, lambda v: v.num_bad)), 0) > 0 AS broke
+            {BROKE} AS broke
         FROM ({source})"""
     )
 
 
-def _common(connection: duckdb.DuckDBPyConnection, labels: list[str], most: int) -> tuple[set[tuple[Any, ...]], int]:
-    """The largest groups, and how many there are."""
-    if not labels:
-        return {()}, 1
-    keys = ", ".join(labels)
-    rows = connection.execute(
-        f"SELECT {keys}, count(*) AS n FROM chosen GROUP BY ALL ORDER BY n DESC, {keys}"
-    ).fetchall()
-    return {tuple(row[:-1]) for row in rows[:most]}, len(rows)
+def _common(counted: list[tuple[Any, ...]], width: int, most: int) -> tuple[set[tuple[Any, ...]], int]:
+    """The largest groups of rows (labels, slice, requests, …), and how many there are."""
+    sizes: dict[tuple[Any, ...], int] = {}
+    for row in counted:
+        sizes[row[:width]] = sizes.get(row[:width], 0) + row[width + 1]
+    ranked = sorted(sizes, key=lambda labels: (-sizes[labels], labels))
+    return set(ranked[:most]), len(ranked)
 
 
 def _figures(groups: dict[tuple[Any, ...], Group], by: Sequence[str]) -> list[TailGroup]:
@@ -115,7 +116,7 @@ def _violations(connection: duckdb.DuckDBPyConnection) -> PowerLaw | None:
     """Over minutes of single tenants, by octave of their requests."""
     rows = connection.execute(
         """SELECT avg(num), avg(bad), count(*) FROM (
-            SELECT count(*) AS num, count_if(broke) AS bad FROM chosen GROUP BY tenant, floor(arrived_at / 60)
+            SELECT count(*) AS num, count_if(broke) AS bad FROM chosen GROUP BY tenant, floor(arrived_at / 60)::INTEGER
         ) GROUP BY floor(log2(num)) ORDER BY 1"""
     ).fetchall()
     return power_law([(float(num), float(bad), int(minutes)) for num, bad, minutes in rows])

@@ -59,6 +59,7 @@ def record(number: int, after: float = 0.0, *, ttft: float | None = 0.5, gap: fl
     finished = arrived + lasted if lasted is not None else max(arrived, timing.last_token_at)
     facts = Facts(changes["outcome"], changes["reason"], arrived, finished, timing)
     completed = changes["outcome"] is Outcome.COMPLETED
+    verdicts = judge(objectives, facts)
     return replace(
         _BLANK,
         request_id=number,
@@ -70,7 +71,8 @@ def record(number: int, after: float = 0.0, *, ttft: float | None = 0.5, gap: fl
         e2e=finished - arrived if completed else None,
         itl_sketches=timing.sketches if ttft is not None and num > 1 else None,
         output_tokens=timing.num_tokens,
-        verdicts=judge(objectives, facts),
+        verdicts=verdicts,
+        charge=next((verdict.charge for verdict in verdicts if verdict.num_bad), None),
         **changes,
     )
 
