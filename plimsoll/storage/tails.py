@@ -10,8 +10,9 @@ from plimsoll.analytics.tails import OTHERS, Group, PowerLaw, TailGroup, Tails, 
 from plimsoll.storage.chosen import BROKE, WAITED, within
 from plimsoll.storage.sketches import gap_sketches, latency_sketches
 
-_LENGTH: Final = """CASE WHEN prompt_tokens = 0 THEN 'unknown' WHEN prompt_tokens < 1024 THEN 'below 1k' WHEN prompt_tokens < 4096 THEN '1k to 4k'
-    WHEN prompt_tokens < 8192 THEN '4k to 8k' WHEN prompt_tokens < 32768 THEN '8k to 32k' ELSE '32k and more' END"""
+_LENGTH: Final = """CASE WHEN prompt_tokens = 0 THEN 'unknown' WHEN prompt_tokens < 1024 THEN 'below 1k'
+    WHEN prompt_tokens < 4096 THEN '1k to 4k' WHEN prompt_tokens < 8192 THEN '4k to 8k'
+    WHEN prompt_tokens < 32768 THEN '8k to 32k' ELSE '32k and more' END"""
 _TENANTS: Final = """CASE WHEN num_tenants <= 3 THEN '1 to 3' WHEN num_tenants <= 7 THEN '4 to 7'
     WHEN num_tenants <= 15 THEN '8 to 15' ELSE '16 and more' END"""
 _VARIATION: Final = """CASE WHEN variation IS NULL THEN 'unknown' WHEN variation < 0.5 THEN 'below 0.5'
