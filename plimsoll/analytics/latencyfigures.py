@@ -32,6 +32,21 @@ def latency_figure(name: str, latency: Latency, effects: Effects | None = None) 
     )
 
 
+def weighted_figure(name: str, sketch: Sketch, worth: int) -> LatencyFigure:
+    """A distribution of reweighted values, which are worth so many independent ones."""
+    ratio = tail_ratio(sketch, effective_num=worth)
+    quantiles = [sketch.estimate(q, effective_num=worth) for q in LEVELS]
+    return LatencyFigure(
+        name=name,
+        num=sketch.num,
+        num_cut_off=0,
+        quantiles=tuple(
+            [QuantileFigure(q.quantile, q.value, None, q.low, q.high, None, None, worth) for q in quantiles]
+        ),
+        p99_over_p50=RatioFigure(ratio.value, ratio.low, ratio.high, ratio_word(ratio.value)),
+    )
+
+
 def token_figure(name: str, sketch: Sketch, effects: Effects | None = None) -> LatencyFigure:
     """A distribution of which every value was seen."""
     ratio = tail_ratio(sketch)

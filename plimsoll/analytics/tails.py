@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from plimsoll.analytics.figures import LatencyFigure
-from plimsoll.analytics.latencyfigures import latency_figure, token_figure
+from plimsoll.analytics.latencyfigures import latency_figure, token_figure, weighted_figure
 from plimsoll.analytics.tally import LATENCIES, POSITIONS, Latency
 from plimsoll.slo.quantiles import Sketch
 from plimsoll.slo.student import student
@@ -26,6 +26,28 @@ class TailGroup(Struct, frozen=True):
     latencies: tuple[LatencyFigure, ...]
     itl: LatencyFigure
     itl_by_position: tuple[LatencyFigure, ...]
+    itl_uncut: LatencyFigure | None = None  # as if no stream had been cut; None: none was
+    num_cut_streams: int = 0
+    unseen_ratio: float = 0.0  # share of streams whose end lies beyond every position that was seen
+
+
+class Uncut:
+    """Gaps as they would be, had no stream been cut, in the proportions of `slo/cutstreams`."""
+
+    def __init__(self) -> None:
+        self.gaps = Sketch()  # as many as were seen
+        self.worth = 0  # so many independent ones
+        self.num = 0  # streams
+        self.num_cut = 0
+        self.num_unseen = 0.0
+
+    def merge(self, other: "Uncut") -> None:
+        """Everything that the other holds."""
+        self.gaps.merge(other.gaps)
+        self.worth += other.worth
+        self.num += other.num
+        self.num_cut += other.num_cut
+        self.num_unseen += other.num_unseen
 
 
 class PowerLaw(Struct, frozen=True):
@@ -58,6 +80,7 @@ class Group:
         self.num_bad = 0
         self.latencies: dict[str, Latency] = {name: Latency() for name in LATENCIES}
         self.itl: tuple[Sketch, ...] = tuple(Sketch() for _ in POSITIONS)
+        self.uncut = Uncut()
 
     def merge(self, other: "Group") -> None:
         """Everything that the other holds."""
@@ -68,6 +91,7 @@ class Group:
             latency.cut_off.merge(other.latencies[name].cut_off)
         for mine, his in zip(self.itl, other.itl, strict=True):
             mine.merge(his)
+        self.uncut.merge(other.uncut)
 
 
 def tail_group(group: Group, labels: Mapping[str, str], start: float | None = None) -> TailGroup:
@@ -75,6 +99,7 @@ def tail_group(group: Group, labels: Mapping[str, str], start: float | None = No
     gaps = Sketch()
     for part in group.itl:
         gaps.merge(part)
+    uncut = group.uncut
     return TailGroup(
         labels=dict(labels),
         slice=start,
@@ -83,6 +108,9 @@ def tail_group(group: Group, labels: Mapping[str, str], start: float | None = No
         latencies=tuple(latency_figure(name, latency) for name, latency in group.latencies.items()),
         itl=token_figure("itl", gaps),
         itl_by_position=tuple(token_figure(name, part) for name, part in zip(POSITIONS, group.itl, strict=True)),
+        itl_uncut=weighted_figure("itl_uncut", uncut.gaps, uncut.worth) if uncut.num_cut else None,
+        num_cut_streams=uncut.num_cut,
+        unseen_ratio=uncut.num_unseen / uncut.num if uncut.num_cut else 0.0,
     )
 
 

@@ -72,12 +72,20 @@ def _cells(group: TailGroup) -> list[str]:
         quantile_text(quantile_of(ttft, 0.95)),
         _with_interval(ttft),
         quantile_text(quantile_of(group.itl, 0.5)),
-        quantile_text(quantile_of(group.itl, 0.99)),
+        quantile_text(quantile_of(group.itl, 0.99)) + _uncut(group),
         quantile_text(quantile_of(e2e, 0.5)),
         _with_interval(e2e),
         count_text(group.num_bad),
         count_text(group.num) + (f" +{count_text(ttft.num_cut_off)} cut off" if ttft.num_cut_off else ""),
     ]
+
+
+def _uncut(group: TailGroup) -> str:
+    """The P99 of gaps as if no stream had been cut, where some were."""
+    if group.itl_uncut is None:
+        return ""
+    unseen = f", {group.unseen_ratio:.0%} of ends never seen" if group.unseen_ratio > 0.01 else ""
+    return f" [dim]({quantile_text(quantile_of(group.itl_uncut, 0.99))} uncut{unseen})[/]"
 
 
 def _with_interval(latency: LatencyFigure) -> str:

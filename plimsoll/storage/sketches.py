@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 
+from plimsoll.slo.cutstreams import CutStreams
 from plimsoll.slo.quantiles import EXACT_UP_TO, Sketch
 from plimsoll.storage.resemblance import LATENCY_ROWS
 
@@ -23,6 +25,10 @@ _SEEN: Final = {
     "queued_for": ("CASE WHEN outcome <> 'rejected' THEN queued_for END", "false"),
 }
 """Each latency of a row and whether it was cut off, as `LATENCY_ROWS` has them row by row (a test holds them equal)."""
+
+_TOKENS: Final = """(CASE WHEN output_tokens <= 128 THEN output_tokens
+    ELSE round(2 ** ((ceil(log2(output_tokens) * 32) - 0.5) / 32)) END)::INTEGER"""
+_STREAMED: Final = "itl_sketches IS NOT NULL AND output_tokens > 0 AND streaming"
 
 Group = tuple[Any, ...]
 """The values of the grouping's keys, and then the latency's name and whether it was cut off."""
@@ -79,6 +85,48 @@ def _exact(connection: duckdb.DuckDBPyConnection, keys: str, small: set[Group]) 
         for value in sorted(values):
             sketch.add(value)
         yield tuple(group), sketch
+
+
+def cut_streams(connection: duckdb.DuckDBPyConnection, keys: str) -> dict[Group, CutStreams]:
+    """Of groups in which streams were cut, what that took. Lengths above 128 are their bucket's, within 1.1 %."""
+    lengths: dict[Group, dict[tuple[int, bool], int]] = {}
+    for *group, length, cut, num in connection.execute(
+        f"SELECT {keys}, {_TOKENS}, outcome <> 'completed', count(*) FROM chosen WHERE {_STREAMED} GROUP BY ALL"
+    ).fetchall():
+        lengths.setdefault(tuple(group), {})[length, cut] = num
+    return {group: CutStreams(each) for group, each in lengths.items() if any(cut for _, cut in each)}
+
+
+def uncut_gaps(
+    connection: duckdb.DuckDBPyConnection, keys: str, cut: dict[Group, CutStreams]
+) -> Iterator[tuple[Group, Sketch, int]]:
+    """(group, gaps as if no stream had been cut, as many as were seen, how many independent ones they are worth)."""
+    columns = [key.strip() for key in keys.split(",")]
+    rows = connection.execute(f"SELECT DISTINCT {keys}, {_TOKENS} FROM chosen WHERE {_STREAMED}").fetchall()
+    weighted = [(*row, *cut[row[:-1]].weights(row[-1])) for row in rows if row[:-1] in cut]
+    names = [*columns, "tokens", "near", "middle", "far"]
+    table = pa.table({name: [row[place] for row in weighted] for place, name in enumerate(names)})
+    connection.register("cut_weights", table)
+    match = " AND ".join(f"c.{column} IS NOT DISTINCT FROM w.{column}" for column in columns)
+    own = ", ".join(f"c.{column} AS {column}" for column in columns)
+    entries = "list_prepend({'key': NULL::INTEGER, 'value': s.num_zero}, map_entries(s.buckets))"
+    query = f"""SELECT {keys}, e.key, sum(e.value), sum(e.value * weight), sum(e.value * weight * weight) FROM (
+        SELECT {keys}, weight, unnest({entries}) AS e FROM (
+            SELECT {own}, unnest(itl_sketches) AS s, unnest([near, middle, far]) AS weight
+            FROM (SELECT *, {_TOKENS} AS tokens FROM chosen WHERE {_STREAMED}) c
+            JOIN cut_weights w ON c.tokens = w.tokens AND {match})) GROUP BY ALL"""
+    found: dict[Group, list[tuple[int | None, float, float, float]]] = {}  # bucket, gaps, Σ weight, Σ weight²
+    for *group, bucket, num, once, twice in connection.execute(query).fetchall():
+        found.setdefault(tuple(group), []).append((bucket, float(num), float(once), float(twice)))
+    for owner, counts in found.items():
+        seen, weight = sum(each[1] for each in counts), sum(each[2] for each in counts)
+        squared = sum(each[3] for each in counts)
+        if weight > 0.0:
+            scaled = {bucket: round(once * seen / weight) for bucket, _, once, _ in counts}
+            sketch = Sketch()
+            zeros = scaled.pop(None, 0)
+            sketch.add_buckets(zeros, {index: num for index, num in scaled.items() if index is not None and num})
+            yield owner, sketch, int(weight * weight / squared)
 
 
 def gap_sketches(connection: duckdb.DuckDBPyConnection, keys: str) -> dict[tuple[Any, ...], Sketch]:

@@ -1,6 +1,6 @@
 """Gathers the tails of a log by any labels and by slices of time, in memory that grows with groups."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import duckdb
@@ -8,7 +8,7 @@ import duckdb
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tails import OTHERS, Group, PowerLaw, TailGroup, Tails, power_law, tail_group
 from plimsoll.storage.chosen import BROKE, WAITED, within
-from plimsoll.storage.sketches import gap_sketches, latency_sketches
+from plimsoll.storage.sketches import cut_streams, gap_sketches, latency_sketches, uncut_gaps
 
 _LENGTH: Final = """CASE WHEN prompt_tokens = 0 THEN 'unknown' WHEN prompt_tokens < 1024 THEN 'below 1k'
     WHEN prompt_tokens < 4096 THEN '1k to 4k' WHEN prompt_tokens < 8192 THEN '4k to 8k'
@@ -60,6 +60,7 @@ def tails(
         (latency.cut_off if key[width + 1] else latency.seen).merge(sketch)
     for key, sketch in gap_sketches(connection, keys).items():
         group_of(key[:width]).itl[key[width] - 1].merge(sketch)
+    _uncut(connection, keys, groups, group_of)
     whole = Group()
     for group in groups.values():
         whole.merge(group)
@@ -73,6 +74,35 @@ def tails(
         whole=tail_group(whole, {}),
         violations=_violations(connection),
     )
+
+
+def _uncut(
+    connection: duckdb.DuckDBPyConnection,
+    keys: str,
+    groups: dict[tuple[Any, ...], Group],
+    group_of: Callable[[Sequence[Any]], Group],
+) -> None:
+    """Token gaps as if no stream had been cut; where none was, those that were seen."""
+    if not any(part.num for group in groups.values() for part in group.itl):
+        return
+    cut = cut_streams(connection, keys)
+    if not cut:
+        return
+    for key, streams in cut.items():
+        mine = group_of(key).uncut
+        mine.num += streams.num
+        mine.num_cut += streams.num_cut
+        mine.num_unseen += streams.unseen_ratio * streams.num
+    for key, sketch, worth in uncut_gaps(connection, keys, cut):
+        mine = group_of(key).uncut
+        mine.gaps.merge(sketch)
+        mine.worth += worth
+    whole = {id(group_of(key)) for key in cut}
+    for group in groups.values():
+        if id(group) not in whole:
+            for part in group.itl:
+                group.uncut.gaps.merge(part)
+                group.uncut.worth += part.num
 
 
 def _choose(connection: duckdb.DuckDBPyConnection, window: Window, by: Sequence[str], every: float | None) -> None:

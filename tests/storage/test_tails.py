@@ -1,6 +1,7 @@
 """Tails by any labels: what SQL gathers is what adding row by row gives; groups are bounded and nothing is lost."""
 
 import duckdb
+import pytest
 from msgspec.structs import replace
 
 from plimsoll.analytics.gathering import EVERYTHING, Window
@@ -8,7 +9,10 @@ from plimsoll.analytics.tails import TailGroup, Tails
 from plimsoll.analytics.tally import Tally, promises_of
 from plimsoll.governor.decisions import Settle
 from plimsoll.requestlog.record import Record
+from plimsoll.slo.cutstreams import CutStreams
+from plimsoll.slo.measured import ItlSketch
 from plimsoll.slo.outcome import Outcome, Reason
+from plimsoll.slo.timing import bucket_of
 from plimsoll.storage import tails as storage
 from plimsoll.storage.columns import table_of
 from tests.analytics.records import POLICY, START, record
@@ -94,3 +98,33 @@ def test_more_groups_than_the_bound_are_one() -> None:
 def test_an_empty_log() -> None:
     found = tails([], ("tenant",))
     assert (found.num, found.groups, found.violations) == (0, (), None)
+
+
+def test_gaps_of_cut_streams_are_those_of_all_positions() -> None:
+    """Answers of 300 tokens, 10 ms a gap up to token 128 and 100 ms beyond; half of them are cut after 100 tokens."""
+    near, far = bucket_of(0.01), bucket_of(0.1)
+    whole = (ItlSketch(0, {near: 127}), ItlSketch(0, {far: 172}), ItlSketch())
+    early = (ItlSketch(0, {near: 99}), ItlSketch(), ItlSketch())
+    log = [replace(record(i, i), output_tokens=300, itl_sketches=whole) for i in range(50)]
+    left = record(99, 0.0, outcome=Outcome.ABORTED, reason=Reason.CLIENT_LEFT)
+    log += [replace(left, request_id=100 + i, output_tokens=100, itl_sketches=early) for i in range(50)]
+    other = replace(record(500, 0.0), tenant="batch", output_tokens=300, itl_sketches=whole)
+    found = tails([*log, other], ("tenant",))
+    (acme, batch), seen = found.groups, 50 * 299 + 50 * 99
+    assert (acme.num_cut_streams, acme.unseen_ratio, acme.itl.num) == (50, 0.0, seen)
+    assert batch.itl_uncut is None, "nobody was cut there"
+    assert acme.itl_uncut is not None
+    corrected = [each.value for each in acme.itl_uncut.quantiles]
+    assert acme.itl.quantiles[0].value == pytest.approx(0.01, rel=0.02)
+    assert corrected[0] == pytest.approx(0.1, rel=0.02), "of 299 gaps of an answer 172 are slow"
+    assert acme.itl_uncut.num == pytest.approx(seen, abs=2)
+    assert found.whole.num_cut_streams == 50
+
+
+def test_cut_streams_by_hand() -> None:
+    """Two end at 4 tokens, two are cut after 2: tokens 3 and 4 count twice."""
+    cut = CutStreams({(4, False): 2, (2, True): 2})
+    assert (cut.num, cut.num_cut, cut.unseen_ratio) == (4, 2, 0.0)
+    assert cut.weights(2) == (1.0, 1.0, 1.0)
+    assert cut.weights(4)[0] == pytest.approx((1 + 2 + 2) / 3)
+    assert CutStreams({(4, False): 1, (9, True): 1}).unseen_ratio == 0.5
