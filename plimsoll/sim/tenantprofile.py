@@ -1,15 +1,18 @@
 """How a synthetic tenant behaves: a few numbers from which its arrivals are drawn."""
 
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf
 from statistics import NormalDist
 from typing import Final
 
 import msgspec
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
+_FINE: Final = 4096  # places of a distribution at which its mean is taken
 _RIM: Final = 1e-5
 """The lowest and highest knot of a table of quantiles stand for this far from 0 and 1: no draw lies beyond them."""
 
@@ -25,6 +28,15 @@ class Lengths(Struct, frozen=True):
     most: int = 1 << 20
     quantiles: tuple[tuple[float, float], ...] = ()
 
+    @property
+    def mean(self) -> float:
+        """Of what is drawn: whole tokens, at least 1, at most `most`."""
+        if not self.sigma and not self.quantiles:
+            return float(min(max(1, round(self.median)), self.most))
+        normal = NormalDist()
+        places = [normal.inv_cdf((place + 0.5) / _FINE) for place in range(_FINE)]
+        return float(np.mean(tokens_of(self, np.array(places))))
+
     def knots(self) -> tuple[list[float], list[float]]:
         """The table as standard normal quantiles and tokens, so that one normal draw finds its length."""
         normal = NormalDist()
@@ -32,6 +44,20 @@ class Lengths(Struct, frozen=True):
             [normal.inv_cdf(min(max(share, _RIM), 1.0 - _RIM)) for share, _ in self.quantiles],
             [tokens for _, tokens in self.quantiles],
         )
+
+
+@cache
+def _knots(lengths: Lengths) -> tuple[list[float], list[float]]:
+    return lengths.knots()
+
+
+def tokens_of(lengths: Lengths, normals: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Standard normal draws as token counts, at least 1."""
+    if lengths.quantiles:
+        values = np.interp(normals, *_knots(lengths))
+    else:
+        values = lengths.median * np.exp(lengths.sigma * normals)
+    return np.clip(np.rint(values), 1, lengths.most).astype(np.int64)
 
 
 class Bursts(Struct, frozen=True):
@@ -77,12 +103,20 @@ class TenantProfile(Struct, frozen=True, dict=True):
     upstream: Lengths | None = None  # time spent before us, ms
     entropy: float | None = None  # bits a byte of its prompts, as the gateway would measure; None: not told
     phase: int = 0  # a tenant that changes more than its rate is several profiles of one name, one after another
+    turns_spread: Lengths | None = None  # instead of `turns`, where sessions differ in them
+    think_spread: Lengths | None = None  # ms, instead of exponential times of mean `think`
+    followup: Lengths | None = None  # what later turns add to the conversation; None: as `prompt`
     clock_at: float = 0.0  # s since Monday 00:00, in the tenant's zone, when the workload starts
 
     @cached_property
     def key(self) -> str:
         """What its dice are named after."""
         return f"{self.name}#{self.phase}" if self.phase else self.name
+
+    @cached_property
+    def mean_turns(self) -> float:
+        """Requests of a session on the mean."""
+        return float(self.turns) if self.turns_spread is None else self.turns_spread.mean
 
     def scaled(self, factor: float) -> "TenantProfile":
         """The same with all rates multiplied; the same dice."""

@@ -201,4 +201,5 @@ class _Telling:
             row.criticality or sender.criticality or "critical",
             sender.streaming,
             sender.patience,
+            row.upstream_time,
         )

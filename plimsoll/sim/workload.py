@@ -4,8 +4,8 @@ Arrival instants come by change of time: gaps of unit mean are summed and mapped
 cumulated rate, so that a change of rate moves later arrivals and redraws none.
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, islice, repeat
 from math import inf, sqrt
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.outage import Outage
 from plimsoll.sim.randomness import stream
-from plimsoll.sim.tenantprofile import Bursts, Lengths, TenantProfile
+from plimsoll.sim.tenantprofile import Bursts, TenantProfile, tokens_of
 from plimsoll.sim.tracetraffic import TraceTraffic
 
 BLOCK: Final = 1024  # requests drawn at once
@@ -107,7 +107,8 @@ class _Tenant:
 
     def arrivals(self) -> Iterator[Arrival]:
         """In order of time; a session's later turns are merged in where they fall."""
-        return chain.from_iterable(self._singles()) if self._profile.turns == 1 else self._sessions()
+        alone = self._profile.turns == 1 and self._profile.turns_spread is None
+        return chain.from_iterable(self._singles()) if alone else self._sessions()
 
     def _starts(self, rate_factor: float) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Instants of arrival, a block at a time, with the block's number."""
@@ -163,8 +164,8 @@ class _Tenant:
         entropy = profile.entropy
         for block, starts in self._starts(1.0):
             first, second = self._normals("prompt", block), self._normals("output", block)
-            prompts = (_tokens(profile.prompt, first) + profile.shared_tokens).tolist()
-            outputs, caps = self._capped(_tokens(profile.output, _joint(first, second, profile.correlation)).tolist())
+            prompts = (tokens_of(profile.prompt, first) + profile.shared_tokens).tolist()
+            outputs, caps = self._capped(tokens_of(profile.output, _joint(first, second, profile.correlation)).tolist())
             made = zip(
                 starts.tolist(), prompts, outputs, caps, self._beginnings_of(block), self._upstream(block), strict=False
             )
@@ -194,27 +195,33 @@ class _Tenant:
     def _sessions(self) -> Iterator[Arrival]:
         """Sessions begin as the rate says; their turns wait in a list until no earlier arrival can come."""
         waiting: list[Arrival] = []
-        for block, starts in self._starts(1.0 / self._profile.turns):
+        for block, starts in self._starts(1.0 / self._profile.mean_turns):
             for index, at in enumerate(starts.tolist()):
                 waiting += self._session(block * BLOCK + index, at)
             settled = float(starts[-1]) if len(starts) == BLOCK else inf
             waiting.sort(key=lambda arrival: arrival.at)
-            while waiting and waiting[0].at <= settled:
-                yield waiting.pop(0)
+            num = bisect_right(waiting, settled, key=lambda arrival: arrival.at)
+            yield from waiting[:num]
+            del waiting[:num]
         yield from waiting
 
     def _session(self, number: int, at: float) -> Iterator[Arrival]:
         profile = self._profile
         draws = stream(self._seed, "session", profile.key, number)
         variant = int(draws.integers(profile.variants))
-        gaps = draws.exponential(profile.think, profile.turns)
-        first, second = draws.standard_normal(profile.turns), draws.standard_normal(profile.turns)
-        prompts = _tokens(profile.prompt, first).tolist()
-        wanted = _tokens(profile.output, _joint(first, second, profile.correlation)).tolist()
-        outputs, caps = self._capped(wanted)
+        turns = self._turns_of(number)
+        if profile.think_spread is None:
+            gaps = draws.exponential(profile.think, turns)
+        else:
+            gaps = tokens_of(profile.think_spread, draws.standard_normal(turns)) / 1000.0
+        first, second = draws.standard_normal(turns), draws.standard_normal(turns)
+        prompts = tokens_of(profile.prompt, first).tolist()
+        if profile.followup is not None:
+            prompts[1:] = tokens_of(profile.followup, first[1:]).tolist()
+        outputs, caps = self._capped(tokens_of(profile.output, _joint(first, second, profile.correlation)).tolist())
         upstream = self._upstream_of(number)
         history, session = profile.shared_tokens, f"{profile.key}-{number}"
-        for turn in range(profile.turns):
+        for turn in range(turns):
             prompt = history + prompts[turn]
             if at < self._duration and prompt <= profile.prompt.most + profile.shared_tokens:
                 yield Arrival(
@@ -222,8 +229,15 @@ class _Tenant:
                     self._hashes(variant, number, prompt), HASH_TOKENS, profile.tier, profile.cause, session,
                     profile.criticality, profile.streaming, profile.patience, upstream, profile.entropy,
                 )  # fmt: skip
-            history = prompt + wanted[turn]
+            history = prompt + outputs[turn]
             at += float(gaps[turn])
+
+    def _turns_of(self, session: int) -> int:
+        """How many turns a session has."""
+        spread = self._profile.turns_spread
+        if spread is None:
+            return self._profile.turns
+        return int(tokens_of(spread, stream(self._seed, "turns", self._profile.key, session).standard_normal(1))[0])
 
     def _shared_hashes(self, variant: int) -> tuple[int, ...]:
         """Names for the whole stretches of the beginning that all of a variant share."""
@@ -247,7 +261,7 @@ class _Tenant:
         lengths = self._profile.upstream
         if lengths is None:
             return repeat(None)
-        return [ms / 1000.0 for ms in _tokens(lengths, self._normals("upstream", block)).tolist()]
+        return [ms / 1000.0 for ms in tokens_of(lengths, self._normals("upstream", block)).tolist()]
 
     def _upstream_of(self, session: int) -> float | None:
         """What was spent before a session's requests came here: retrieval and tools of one agent take alike long."""
@@ -255,26 +269,12 @@ class _Tenant:
         if lengths is None:
             return None
         normal = stream(self._seed, "upstream of a session", self._profile.key, session).standard_normal(1)
-        return int(_tokens(lengths, normal)[0]) / 1000.0
+        return int(tokens_of(lengths, normal)[0]) / 1000.0
 
 
 def _joint(first: NDArray[np.float64], second: NDArray[np.float64], correlation: float) -> NDArray[np.float64]:
     """`second` made to correlate with `first`, both standard normal."""
     return second if correlation == 0.0 else correlation * first + sqrt(1.0 - correlation**2) * second
-
-
-@cache
-def _knots(lengths: Lengths) -> tuple[list[float], list[float]]:
-    return lengths.knots()
-
-
-def _tokens(lengths: Lengths, normals: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Standard normal draws as token counts, at least 1."""
-    if lengths.quantiles:
-        values = np.interp(normals, *_knots(lengths))
-    else:
-        values = lengths.median * np.exp(lengths.sigma * normals)
-    return np.clip(np.rint(values), 1, lengths.most).astype(np.int64)
 
 
 def _inverse(sums: NDArray[np.float64], grown: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:

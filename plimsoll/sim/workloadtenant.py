@@ -9,8 +9,9 @@ import msgspec
 from plimsoll.errors import UnitError
 from plimsoll.governor.events import Criticality
 from plimsoll.policy.section import Section
-from plimsoll.sim.tenantprofile import Bursts, Lengths, TenantProfile
+from plimsoll.sim.tenantprofile import Bursts, TenantProfile
 from plimsoll.sim.workloadclock import Clock, instant
+from plimsoll.sim.workloadlengths import counts, lengths, number, times
 from plimsoll.units import parse_ratio, parse_tokens
 
 FASTEST: Final = 100_000  # requests a second
@@ -22,6 +23,7 @@ def tenant_phases(section: Section, clock: Clock) -> list[TenantProfile]:
     """At least one profile; whatever is wrong goes to the section's faults."""
     section.required("name")
     section.required("rate")
+    turns, turns_spread = counts(section, "turns", most=1000)
     first = TenantProfile(
         name=section.text("name"),
         rate=number(section, "rate", 0.0, most=FASTEST),
@@ -34,8 +36,11 @@ def tenant_phases(section: Section, clock: Clock) -> list[TenantProfile]:
         max_output=max_output(section),
         shared_tokens=section.whole("shared_tokens", 0, least=0, parse=parse_tokens),
         variants=section.whole("variants", 1, most=1_000_000),
-        turns=section.whole("turns", 1, most=1000),
-        think=section.duration("think", _DEFAULT.think),
+        turns=turns,
+        turns_spread=turns_spread,
+        think=section.duration("think", _DEFAULT.think) if section.is_text("think") else _DEFAULT.think,
+        think_spread=None if section.is_text("think") else times(section, "think"),
+        followup=lengths(section, "followup", _DEFAULT.prompt) if section.has("followup") else None,
         starts=instant(section, "starts", clock, 0.0),
         ends=instant(section, "ends", clock, inf),
         daily=_factors(section, "daily", 24),
@@ -45,7 +50,7 @@ def tenant_phases(section: Section, clock: Clock) -> list[TenantProfile]:
         criticality=section.choice("criticality", Criticality, Criticality.CRITICAL).value,
         streaming=section.flag("streaming", True),
         patience=section.duration("patience", inf),
-        upstream=_upstream(section),
+        upstream=times(section, "upstream"),
         clock_at=clock.week_at,
     )
     if first.ends <= first.starts:
@@ -95,11 +100,6 @@ def _changed(change: Section, at: float, phases: list[TenantProfile]) -> list[Te
     return [*phases[:-1], ended, begun]
 
 
-def number(section: Section, key: str, default: float, most: int) -> float:
-    """A number from 0 to `most`; a percentage is one too."""
-    return float(section.ratio(key, Fraction(default), most=most))
-
-
 def max_output(section: Section) -> int:
     """What clients ask for: each its exact length (-1), a cap for all, or nothing (0)."""
     cap = section.whole("max_output", 0, parse=parse_tokens)
@@ -107,44 +107,6 @@ def max_output(section: Section) -> int:
     if cap and exact:
         section.fault("exact_output", "contradicts max_output", "give one of them")
     return -1 if exact else cap
-
-
-def lengths(section: Section, key: str, default: Lengths) -> Lengths:
-    """Token counts by median and sigma, or by a table of quantiles."""
-    inner = section.section(key)
-    if inner is None:
-        return default
-    quantiles = _quantiles(inner)
-    found = Lengths(
-        median=float(inner.whole("median", int(default.median), parse=parse_tokens)),
-        sigma=number(inner, "sigma", 0.0, most=5),
-        most=inner.whole("most", int(quantiles[-1][1]) if quantiles else default.most, parse=parse_tokens),
-        quantiles=quantiles,
-    )
-    if quantiles and (inner.has("median") or inner.has("sigma")):
-        inner.fault("quantiles", "contradicts median and sigma", "give one of them")
-    inner.done()
-    return found
-
-
-def _quantiles(section: Section) -> tuple[tuple[float, float], ...]:
-    """A section of shares and lengths, both rising: {0%: 12, 50%: 800, 100%: 16000}."""
-    inner = section.section("quantiles")
-    if inner is None:
-        return ()
-    found: list[tuple[float, float]] = []
-    for key in inner:
-        share = _share(inner, key)
-        tokens = float(inner.whole(key, 1, parse=parse_tokens))
-        if share is None:
-            continue
-        if found and (float(share) <= found[-1][0] or tokens < found[-1][1]):
-            inner.fault(key, "shares and lengths must rise")
-        found.append((float(share), tokens))
-    if len(found) < 2:
-        section.fault("quantiles", "needs at least two", "{0%: 12, 50%: 800, 100%: 16000}")
-        return ()
-    return tuple(found)
 
 
 def _numbers(section: Section, key: str) -> tuple[float, ...]:
@@ -156,19 +118,6 @@ def _numbers(section: Section, key: str) -> tuple[float, ...]:
             section.faults.add(f"{section.at(key)}[{place}]", line, str(error))
             found.append(1.0)
     return tuple(found)
-
-
-def _share(section: Section, key: str) -> Fraction | None:
-    """A key that is itself a ratio from 0 to 1 (`50%`); None, with a fault, where it is none."""
-    try:
-        ratio = parse_ratio(key)
-    except UnitError as error:
-        section.fault(key, str(error))
-        return None
-    if not 0 <= ratio <= 1:
-        section.fault(key, "must be from 0% to 100%")
-        return None
-    return ratio
 
 
 def _correlation(section: Section) -> float:
@@ -184,17 +133,6 @@ def _bursts(section: Section) -> Bursts | None:
     bursts = Bursts(inner.duration("on", 1.0), inner.duration("off", 1.0), number(inner, "quiet", 0.0, most=1))
     inner.done()
     return bursts
-
-
-def _upstream(section: Section) -> Lengths | None:
-    """Retrieval and tools before a request comes here: median and sigma of a log-normal time."""
-    inner = section.section("upstream")
-    if inner is None:
-        return None
-    inner.required("median")
-    found = Lengths(inner.duration("median", 0.1) * 1000.0, number(inner, "sigma", 0.0, most=5), 86_400_000)
-    inner.done()
-    return found
 
 
 def _factors(section: Section, key: str, num: int) -> tuple[float, ...]:

@@ -7,7 +7,8 @@ from plimsoll.governor.events import Criticality
 from plimsoll.policy.section import Section
 from plimsoll.sim.tracetraffic import Sender, TraceTraffic
 from plimsoll.sim.workloadclock import Clock, instant
-from plimsoll.sim.workloadtenant import FASTEST, max_output, number
+from plimsoll.sim.workloadlengths import number
+from plimsoll.sim.workloadtenant import FASTEST, max_output
 from plimsoll.storage.tracerow import TraceRow
 
 ReadTrace = Callable[[str, bool], Sequence[TraceRow]]

@@ -50,6 +50,8 @@ def _row(record: Record) -> TraceRow:
         session=record.session,
         cause=record.cause,
         criticality=record.criticality,
+        cached_tokens=record.cached_tokens,
+        upstream_time=record.upstream_time,
     )
 
 

@@ -65,6 +65,18 @@ def _text(cells: Cells, column: str) -> str:
     return str(cells.get(column) or "")
 
 
+def _said(cells: Cells, column: str) -> bool:
+    return cells.get(column) not in (None, "")
+
+
+def _time(cells: Cells, column: str) -> float:
+    """Seconds ≥ 0."""
+    seconds = _number(cells, column)
+    if seconds < 0.0:
+        raise ValueError(f"{column} is {seconds:g}: must be at least 0 s")
+    return seconds
+
+
 def _instant(text: object) -> float:
     """`2023-11-16 18:15:46.6805900` (100 ns) as UTC epoch seconds (a float keeps 0.24 µs of it)."""
     whole, _, fraction = str(text).partition(".")
@@ -114,6 +126,8 @@ def _own(cells: Cells) -> TraceRow:
         session=_text(cells, "session"),
         cause=_text(cells, "cause"),
         criticality=_text(cells, "criticality"),
+        cached_tokens=_count(cells, "cached_tokens") if _said(cells, "cached_tokens") else None,
+        upstream_time=_time(cells, "upstream_time") if _said(cells, "upstream_time") else None,
     )
 
 

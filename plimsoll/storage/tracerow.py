@@ -17,6 +17,8 @@ class TraceRow(Struct, frozen=True, gc=False):
     session: str = ""
     cause: str = ""
     criticality: str = ""
+    cached_tokens: int | None = None  # of the prompt, that the engine had already
+    upstream_time: float | None = None  # s spent before the request came
 
 
 def length_of(rows: Sequence[TraceRow]) -> float:

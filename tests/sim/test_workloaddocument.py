@@ -153,7 +153,7 @@ def test_scaling_one_tenant_leaves_the_others() -> None:
         ("tenants: [{name: a, rate: 1, starts: Someday}]", ["starts: 'Someday' is no instant (3h, Tuesday"]),
         ("tenants: [{name: a, rate: 1, changes: [{at: 1s}]}]", ["changes[0].at: changes nothing"]),
         ("tenants: [{name: a, rate: 1, correlation: 2}]", ["correlation: must be at most 100%"]),
-        ("tenants: [{name: a, rate: 1, prompt: {quantiles: {0%: 5, 50%: 4}}}]", ["50%: shares and lengths must rise"]),
+        ("tenants: [{name: a, rate: 1, prompt: {quantiles: {0%: 5, 50%: 4}}}]", ["50%: shares and what stands at"]),
         ("tenants: [{name: a, rate: 1, upstream: {sigma: 1}}]", ["upstream.median: missing"]),
         ("tenants: [{name: a, rate: 1, criticality: much}]", ["criticality: 'much' is none of"]),
         ("duration: 5s", ["tenants: none is given, and no traces"]),

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,14 @@ def traces(draw: st.DrawFn) -> list[TraceRow]:
         num = draw(st.integers(0, min(8, prompt // block)))
         ids = tuple(draw(st.lists(st.integers(0, 2**40), min_size=num, max_size=num)))
         words = [draw(st.sampled_from(["", "a", 'b "quoted"', "c,d"])) for _ in range(4)]
-        rows.append(TraceRow(at / 1000, prompt, draw(LENGTHS), ids, block if ids else 0, *words))
+        tenant, session, cause, criticality = words
+        cached, upstream = draw(st.none() | st.integers(0, prompt)), draw(st.none() | st.floats(0, 1e4))
+        rows.append(
+            TraceRow(
+                at / 1000, prompt, draw(LENGTHS), ids, block if ids else 0, tenant, session, cause, criticality,
+                cached, upstream,
+            )
+        )  # fmt: skip
     return rows
 
 
@@ -42,18 +50,8 @@ def test_own_csv_comes_back_as_it_went(tmp_path_factory: pytest.TempPathFactory,
     assert list(read(path)) == rows
 
 
-def fields(row: TraceRow) -> tuple[float, int, int, tuple[int, ...], int, str, str, str, str]:
-    return (
-        row.at,
-        row.prompt_tokens,
-        row.output_tokens,
-        row.prefix_ids,
-        row.block_tokens,
-        row.tenant,
-        row.session,
-        row.cause,
-        row.criticality,
-    )
+def fields(row: TraceRow) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in TraceRow.__struct_fields__)
 
 
 def write(tmp_path: Path, text: str) -> Path:
