@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.cli.workload import text_of
 from plimsoll.sim.learning import behaviour, correlation_of, learn
-from plimsoll.sim.likeness import likeness
+from plimsoll.sim.likeness import as_row, likeness
 from plimsoll.sim.randomness import stream
 from plimsoll.sim.tenantprofile import Lengths, TenantProfile
 from plimsoll.sim.workload import Workload
@@ -89,4 +89,4 @@ def test_published_traces_are_learnt(name: str) -> None:
     for attribute in ("prompt_tokens", "output_tokens"):
         for q in (0.5, 0.9, 0.99) if source.turns else (0.1, 0.5, 0.9, 0.99):  # sessions make up their prompts
             log, ours = (np.quantile([getattr(row, attribute) for row in side], q) for side in (rows, drawn))
-            assert ours == pytest.approx(log, rel=0.1, abs=3)
+            assert ours == pytest.approx(log, rel=0.15 if source.turns else 0.1, abs=3)
