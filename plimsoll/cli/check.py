@@ -46,9 +46,9 @@ def check(
         sys.exit(1)
 
 
-def _wrong_with_profile(name: str) -> str:
+def _wrong_with_profile(name: str, overrides: str) -> str:
     try:
-        profiles.load(name)
+        profiles.load(name, overrides)
     except ProfileError as error:
         return str(error)
     return ""

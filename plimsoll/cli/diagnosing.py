@@ -31,7 +31,7 @@ def engines_of(policy: Policy) -> dict[str, EngineProfile]:
     for pool in policy.pools:
         if pool.profile:
             try:
-                found[pool.name] = profiles.load(pool.profile)
+                found[pool.name] = profiles.of_pool(pool)
             except ProfileError:
                 continue
     return found

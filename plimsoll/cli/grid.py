@@ -1,5 +1,6 @@
 """The cells of a sweep: documents with some of their values replaced, found by path and by name."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, Final
@@ -14,6 +15,9 @@ from plimsoll.policy.yamltext import compact
 WORKLOAD: Final = "workload."
 """Paths that begin so are looked for in the workload file, others in the policy."""
 RULES: Final = "rules"
+MADE: Final = "overrides"
+"""A pool's key below which a path may name what is not there yet."""
+_COMMA: Final = re.compile(r",(?![^{\[]*[}\]])")  # not one inside of braces or brackets
 
 
 class Axis(Struct, frozen=True):
@@ -35,7 +39,7 @@ class Cell(Struct, frozen=True):
 def axis_of(text: str) -> Axis:
     """`tiers.gold.share=30%,50%` as an axis."""
     path, equals, values = text.partition("=")
-    found = tuple(value.strip() for value in values.split(","))
+    found = tuple(value.strip() for value in _COMMA.split(values))
     if not path.strip() or not equals or not all(found):
         raise UsageError(f"--set {text}: write a path and its values, such as tiers.gold.share=30%,50%")
     if len(set(found)) < len(found):
@@ -66,7 +70,7 @@ def replaced(text: str, path: str, value: str, told: str) -> str:
     """A YAML text with one value replaced (or added, where only the last part of the path is new).
 
     A part of the path is a key, or in a list the `name` (for objectives the `sli`) or the place of an item. A bare
-    number for `replicas` stands for so many of them.
+    number for `replicas` stands for so many of them; `overrides` of a pool and what is below them are made.
     """
     try:
         document = reader().load(text)
@@ -76,6 +80,8 @@ def replaced(text: str, path: str, value: str, told: str) -> str:
     parts = path.split(".")
     place = document
     for depth, part in enumerate(parts[:-1]):
+        if MADE in parts[: depth + 1] and isinstance(place, dict):
+            place.setdefault(part, {})
         place = _inside(place, part, ".".join(parts[: depth + 1]), told)
     _put(place, parts[-1], _replicas(given) if parts[-1] == "replicas" and isinstance(given, int) else given, told)
     return compact(document)

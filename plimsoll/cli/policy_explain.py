@@ -91,9 +91,9 @@ def explain(
 
 def path_in(policy: Policy, arrived: RequestArrived, snapshot: Snapshot | None) -> RequestPath:
     """The path under that policy: in the state of a snapshot, or in an empty service whose replicas are all up."""
-    from plimsoll.cli.simulating import profiles_of  # noqa: PLC0415 - the simulator, only where it is needed
+    from plimsoll.engine import profiles  # noqa: PLC0415 - only where it is needed
 
-    governor = Governor(policy, profiles_of(policy))
+    governor = Governor(policy, profiles.of_policy(policy))
     if snapshot is not None:
         restore(governor, snapshot, arrived)
     else:

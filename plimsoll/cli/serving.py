@@ -67,8 +67,7 @@ def read_promise(settings: Settings) -> Promise:
     if examination.policy is None:
         raise PolicyError(str(settings.policy_file), list(examination.faults))
     policy = preset(examination.policy, settings.preset) if settings.preset else examination.policy
-    named = {pool.profile for pool in policy.pools if pool.profile}
-    loaded = {name: profiles.load(name) for name in named}
+    loaded = profiles.of_policy(policy)
     warnings = tuple(str(fault) for fault in examination.warnings)
     for warning in warnings:
         _log.warning("%s: %s", settings.policy_file, warning)

@@ -11,7 +11,6 @@ from plimsoll.cli import workloads
 from plimsoll.cli.crew import Stopped, Tell
 from plimsoll.cli.report import make
 from plimsoll.engine import profiles
-from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import UsageError
 from plimsoll.governor import recording
 from plimsoll.governor.decisions import Settle
@@ -69,11 +68,6 @@ def policy_of(task: Task) -> Policy:
     return policy_at(task.policy_path, task.rules, task.policy_text)
 
 
-def profiles_of(policy: Policy) -> dict[str, EngineProfile]:
-    """The engine profiles that its pools name."""
-    return {pool.profile: profiles.load(pool.profile) for pool in policy.pools if pool.profile}
-
-
 def workload_of(task: Task, policy: Policy) -> tuple[Workload, tuple[LeftOut, ...]]:
     """The workload, as long as asked for, and what of its traces was left out."""
     load, left_out = workloads.load(task.workload_path, task.workload_text)
@@ -108,7 +102,7 @@ class _Running:
         self._states: list[ReplicaWindow] = []
         self._simulation = Simulation(
             policy,
-            profiles_of(policy),
+            profiles.of_policy(policy),
             arrivals,
             self._settled.append,
             self._start_at,

@@ -22,6 +22,7 @@ from plimsoll.cli.output import print_json, terminal
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_of, run_task, workload_of
 from plimsoll.cli.summarytable import WIDTH, time_text
+from plimsoll.engine import profiles
 from plimsoll.errors import PlimsollError, UsageError
 from plimsoll.policy.document import read
 from plimsoll.sim.simulation import EPOCH
@@ -61,7 +62,8 @@ def sweep(
     """Simulate a grid of policies or workloads to one table; a stopped sweep goes on where it was.
 
     A path leads through keys and names: tiers.gold.share, tiers.gold.objectives.ttft.below, pools.chat.replicas (a
-    number of them), tenants.acme.limits.concurrency, rules; and workload.tenants.acme.rate in the workload file.
+    number of them), pools.chat.overrides.speculation (what a pool's engines do otherwise than their profile says),
+    tenants.acme.limits.concurrency, rules; and workload.tenants.acme.rate in the workload file.
     Several --set make a grid. Leaves runs.jsonl (one line a run) and table.csv in --out; all cells have the same dice.
 
     Example: plimsoll sweep -c policy.yaml --workload w.yaml --set tiers.gold.share=30%,50%,70% --out shares/ --jobs 2
@@ -90,7 +92,9 @@ def sweep(
 
 def _checked(cell: Cell, task: Task) -> None:
     try:
-        workload_of(task, policy_of(task))
+        policy = policy_of(task)
+        profiles.of_policy(policy)
+        workload_of(task, policy)
     except PlimsollError as error:
         told = ", ".join(f"{path}={value}" for path, value in cell.values)
         raise UsageError(f"sweep: with {told}: {error}") from error

@@ -1,13 +1,15 @@
 """Reads engine profiles: the shipped ones by name, others by path."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.engine.profilerules import faults_of
+from plimsoll.engine.profilerules import FEATURES, faults_of
 from plimsoll.errors import ProfileError
+from plimsoll.policy.policy import Policy, Pool
 
 SHIPPED = Path(__file__).parent / "profiles"
 
@@ -17,9 +19,20 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
 
 
-def load(name_or_path: str) -> EngineProfile:
+def of_policy(policy: Policy) -> dict[str, EngineProfile]:
+    """The profiles of its pools, each with what the pool overrides, by `Pool.engine_profile`. Raises ProfileError."""
+    return {pool.engine_profile: of_pool(pool) for pool in policy.pools if pool.profile}
+
+
+def of_pool(pool: Pool) -> EngineProfile:
+    """The profile that a pool names, with what it overrides. Raises ProfileError."""
+    return load(pool.profile or "", pool.overrides)
+
+
+def load(name_or_path: str, overrides: str = "") -> EngineProfile:
     """The profile of that name, or of that YAML file where the text ends in .yaml or .yml.
 
+    `overrides` is a JSON object laid over it: a section is merged key by key, and switched off by "off" or false.
     Raises ProfileError where there is none (the known names are told) or where it breaks a rule (all are told).
     """
     is_file = name_or_path.endswith((".yaml", ".yml"))
@@ -34,16 +47,28 @@ def load(name_or_path: str) -> EngineProfile:
         if is_file:
             raise ProfileError(f"{name_or_path}: {error.strerror}") from error
         raise ProfileError(f"no profile named {name_or_path!r}; known: {', '.join(names())}") from error
-    return parse(text, str(path) if is_file else name_or_path)
+    return parse(text, str(path) if is_file else name_or_path, overrides)
 
 
-def parse(text: str, source: str) -> EngineProfile:
+def parse(text: str, source: str, overrides: str = "") -> EngineProfile:
     """A profile from YAML text; `source` names it in errors."""
-    profile = _convert(_yaml(text, source), source)
+    data = _yaml(text, source)
+    if overrides:
+        data, source = _laid(msgspec.json.decode(overrides), data, FEATURES), f"{source} with overrides"
+    profile = _convert(data, source)
     faults = faults_of(profile)
     if faults:
         raise ProfileError(f"{source}: " + "; ".join(faults))
     return profile
+
+
+def _laid(over: Any, data: Any, sections: Collection[str] = ()) -> Any:
+    """`data` with what is in `over` in its place, mappings key by key; without the sections that it switches off."""
+    if not (isinstance(over, dict) and isinstance(data, dict)):
+        return over
+    off = {key for key, value in over.items() if key in sections and (value == "off" or value is False)}
+    laid = {key: _laid(value, data.get(key)) for key, value in over.items()}
+    return {key: value for key, value in {**data, **laid}.items() if key not in off}
 
 
 def _yaml(text: str, source: str) -> Any:

@@ -158,7 +158,7 @@ class Register:
             for replica in pool.replicas:
                 for request in replica.in_flight.values():
                     request.lane = self.lane_for(request)
-            pool.apply(pool_policy, policy, self.rules, used, self.profiles.get(pool_policy.profile or ""))
+            pool.apply(pool_policy, policy, self.rules, used, self.profiles.get(pool_policy.engine_profile))
             self.adapters.update(pool_policy.adapters)
             for model in dict.fromkeys([pool_policy.model, *pool_policy.aliases, *pool_policy.adapters]):
                 self.by_model.setdefault(model, []).append(pool)

@@ -105,6 +105,12 @@ class Pool(Struct, frozen=True):
     tls: EngineTls = EngineTls()
     engine_priority: bool = False  # the engine schedules by `priority`: the tier's rank goes along
     exporters: Exporters = Exporters()
+    overrides: str = ""  # JSON: what differs from the profile, section by section; "" where nothing does
+
+    @property
+    def engine_profile(self) -> str:
+        """What its engine profile is known by: pools that override it differently have different ones."""
+        return f"{self.profile} {self.overrides}" if self.profile and self.overrides else self.profile or ""
 
 
 class ExceptionKind(StrEnum):

@@ -1,5 +1,6 @@
 """Reads `pools`: the replicas that serve, and which prompts go to which of them."""
 
+import json
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -29,8 +30,8 @@ _MAY_TELL_CAPACITY: Final = frozenset({Engine.LLAMACPP, Engine.TGI})
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-ProfileCheck = Callable[[str], str]
-"""What is wrong with the engine profile of that name; "" for nothing. Profiles live in a room above this one."""
+ProfileCheck = Callable[[str, str], str]
+"""(name, overrides) → what is wrong with that engine profile, "" for nothing. Profiles live in a room above."""
 
 
 def read_pools(top: Section, profile_check: ProfileCheck | None = None) -> tuple[Pool, ...]:
@@ -42,9 +43,9 @@ def read_pools(top: Section, profile_check: ProfileCheck | None = None) -> tuple
     if not pools and not top.has("pools"):
         top.faults.warn("pools", top.line, "none: every model is unknown")
     for section, pool in zip(sections, pools, strict=True):
-        wrong = profile_check(pool.profile) if profile_check and pool.profile else ""
+        wrong = profile_check(pool.profile, pool.overrides) if profile_check and pool.profile else ""
         if wrong:
-            section.fault("profile", wrong)
+            section.fault("overrides" if pool.overrides else "profile", wrong)
     _check_ranges(top, sections, pools)
     _check_aliases(sections, pools)
     return pools
@@ -71,14 +72,23 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         engine_priority=section.flag("engine_priority", False),
         tls=_read_tls(section),
         exporters=_read_exporters(section),
+        overrides=_read_overrides(section),
     )
     section.done()
+    if pool.overrides and pool.profile is None:
+        section.fault("overrides", "there is no profile to differ from", "give profile too")
     if section.has("tls") and pool.replicas and not any(url.startswith("https:") for url in pool.replicas):
         section.fault("tls", "no replica of this pool is https")
     _check_capacity(section, pool)
     if pool.max_context is not None and (pool.max_prompt_tokens or pool.min_prompt_tokens) > pool.max_context:
         section.fault("max_context", f"{pool.max_context} tokens hold no prompt of this pool's range")
     return pool
+
+
+def _read_overrides(pool: Section) -> str:
+    """As JSON with sorted keys: equal overrides are equal texts."""
+    plain = pool.plain("overrides")
+    return json.dumps(plain, sort_keys=True) if plain else ""
 
 
 def _read_tls(pool: Section) -> EngineTls:

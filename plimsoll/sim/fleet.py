@@ -39,12 +39,12 @@ class Fleet:
         self.thresholds = {tier: tuple([known.index(one) for one in wanted]) for tier, wanted in by_tier.items()}
         """By tier: which of the thresholds that all replicas count are its own."""
         for pool in policy.pools:
-            if pool.profile is None or pool.profile not in profiles:
+            if pool.engine_profile not in profiles:
                 raise ProfileError(f"pool {pool.name} names no profile: nobody knows how its engines behave")
             for name in pool.replicas:
                 self.numbers[name] = len(self.replicas)
-                self.profiles.append(profiles[pool.profile])
-                self.replicas.append(engine_for(profiles[pool.profile], name, start_at, known, sketches))
+                self.profiles.append(profiles[pool.engine_profile])
+                self.replicas.append(engine_for(profiles[pool.engine_profile], name, start_at, known, sketches))
                 self.adapters.append(pool.adapters)
         self.wakes = Wakes(len(self.replicas))
         self.down: set[int] = set()

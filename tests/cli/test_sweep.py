@@ -11,7 +11,9 @@ from ruamel.yaml import YAML
 
 from plimsoll.cli.grid import Cell, axis_of, cells
 from plimsoll.cli.sweep import sweep
+from plimsoll.engine import profiles
 from plimsoll.errors import UsageError
+from plimsoll.policy.document import parse
 
 POLICY = """
 plimsoll: 1
@@ -99,3 +101,20 @@ def test_a_bad_cell_is_told_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"(?s)with tiers.gold.share=200%: .*at most 100%"):
         run(tmp_path, "tiers.gold.share=30%,200%")
     assert not (tmp_path / "out").exists()
+
+
+def test_engine_features_are_switched_by_pool(tmp_path: Path) -> None:
+    """Overrides and what is below them need not be in the policy; braces keep their commas."""
+    precision = "pools.chat.overrides.precision"
+    made = grid(precision + "=off,{source: guessed, name: fp8, factor: 0.5}", "pools.chat.overrides.max_num_seqs=4")
+    first, second = (parse(cell.policy_text).pools[0] for cell in made)
+    assert profiles.of_pool(first).precision is None
+    assert profiles.of_pool(first).max_num_seqs == 4
+    given = profiles.of_pool(second).precision
+    assert given is not None
+    assert given.factor == 0.5
+    policy, load = tmp_path / "p.yaml", tmp_path / "w.yaml"
+    policy.write_text(POLICY)
+    load.write_text(WORKLOAD)
+    with pytest.raises(UsageError, match=r"overrides.precision=\{source: x\}: .*missing required field"):
+        sweep(config=policy, workload=load, set_=[precision + "={source: x}"], out=tmp_path / "out")

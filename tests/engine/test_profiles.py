@@ -1,11 +1,17 @@
 """Reading profiles: every shipped one is sound, every fault of a bad one is told."""
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from plimsoll.engine import profilerules, profiles
+from plimsoll.engine.features import DataParallel
+from plimsoll.engine.steptime import StepTime
 from plimsoll.errors import ProfileError
+from plimsoll.policy.document import parse
+from plimsoll.sim.fleet import Fleet
 
 SOUND = """
 name: mine
@@ -146,3 +152,48 @@ def test_the_example_of_all_features_is_sound() -> None:
     profile = profiles.load(str(Path(__file__).parents[2] / "examples" / "engine-features.yaml"))
     shown = {name for name in profilerules.FEATURES if getattr(profile, name) is not None}
     assert shown == {*profilerules.FEATURES} - {"tables", "data_parallel", "disaggregation"}
+
+
+def test_overrides_are_laid_over_a_profile_section_by_section() -> None:
+    """What is given replaces, the rest of its section stays; a list is replaced whole; off takes a section away."""
+    base = profiles.load("examples/engine-features.yaml")
+    given = """{"max_num_seqs": 32, "speculation": {"draft_tokens": 2}, "kv_tiers": "off", "lora": false,
+        "moe": {"skew": [[1, 1.5]]}, "data_parallel": {"source": "a test", "ranks": 2}, "prefix_caching": false}"""
+    laid = profiles.load("examples/engine-features.yaml", given)
+    assert (laid.max_num_seqs, laid.prefix_caching) == (32, False)
+    assert laid.kv_tiers is laid.lora is None
+    assert base.speculation is not None
+    assert laid.speculation == msgspec.structs.replace(base.speculation, draft_tokens=2)
+    assert laid.moe == msgspec.structs.replace(base.moe, skew=((1, 1.5),)) if base.moe else False
+    assert laid.data_parallel == DataParallel("a test", 2)
+    assert laid.precision == base.precision
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ('{"kv_teirs": "off"}', "with overrides: Object contains unknown field `kv_teirs`"),
+        ('{"precision": {"factor": 0.5}}', "with overrides: Object missing required field `source`"),
+        ('{"max_num_seqs": "off"}', "with overrides: Expected `int`, got `str`"),
+        ('{"block_size": 0}', "with overrides: block_size is 0"),
+    ],
+)
+def test_faults_of_overrides_are_told(given: str, told: str) -> None:
+    with pytest.raises(ProfileError, match=re.escape(told)):
+        profiles.load("rtx4090-llama8b", given)
+
+
+def test_pools_of_one_profile_may_differ() -> None:
+    policy = parse("""
+plimsoll: 1
+tiers: [{name: gold, rank: 0, share: 50%, objectives: [{sli: ttft, below: 1s, target: 99%}]}]
+pools:
+  - {name: a, model: m, engine: vllm, profile: rtx4090-llama8b, replicas: ["http://r1"], max_prompt_tokens: 1k}
+  - {name: b, model: m, engine: vllm, profile: rtx4090-llama8b, replicas: ["http://r2"], min_prompt_tokens: 1k, overrides: {max_num_seqs: 8, precision: {source: t, name: fp8, factor: 0.5}}}
+""")  # noqa: E501 - one line a pool
+    known = profiles.of_policy(policy)
+    assert len(known) == 2
+    fleet = Fleet(policy, known)
+    assert [profile.max_num_seqs for profile in fleet.profiles] == [256, 8]
+    plain, fast = (StepTime(profile).decode(8, 1000) for profile in fleet.profiles)
+    assert fast < 0.6 * plain

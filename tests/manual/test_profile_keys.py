@@ -9,6 +9,7 @@ from plimsoll.engine import features
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 
 PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text(encoding="utf-8")
+PAGE = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 TOLD = set(re.findall(r"`([^`]+)`", PAGE))
 
 

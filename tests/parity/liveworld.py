@@ -148,7 +148,7 @@ class LiveWorld:
         self.clock = VirtualClock()
         self.clock.now = START
         self.replicas = {
-            name: Replica(profiles[pool.profile or ""], name) for pool in policy.pools for name in pool.replicas
+            name: Replica(profiles[pool.engine_profile], name) for pool in policy.pools for name in pool.replicas
         }
         self.running: dict[int, LiveExchange] = {}
         self.recorder = Recorder(Governor(policy, profiles), self.clock)

@@ -233,10 +233,10 @@ def test_an_engine_that_tells_no_capacity_needs_a_limit() -> None:
 def test_profiles_are_looked_at_where_somebody_can() -> None:
     text = TEXT.replace("h100-llama70b-tp4", "h1000")
     assert faults_of(text) == []
-    told = document.examine(text, lambda name: f"no profile named {name!r}").faults
+    told = document.examine(text, lambda name, _overrides: f"no profile named {name!r}").faults
     assert [(fault.path, fault.message) for fault in told] == [("pools[0].profile", "no profile named 'h1000'")]
     assert told[0].line > 0
-    assert document.examine(TEXT, lambda name: "").faults == ()
+    assert document.examine(TEXT, lambda _name, _overrides: "").faults == ()
 
 
 def test_a_rolling_window_has_no_exchange() -> None:
