@@ -161,7 +161,8 @@ def test_overrides_are_laid_over_a_profile_section_by_section() -> None:
         "moe": {"skew": [[1, 1.5]]}, "data_parallel": {"source": "a test", "ranks": 2}, "prefix_caching": false}"""
     laid = profiles.load("examples/engine-features.yaml", given)
     assert (laid.max_num_seqs, laid.prefix_caching) == (32, False)
-    assert laid.kv_tiers is laid.lora is None
+    assert laid.kv_tiers is None
+    assert laid.lora is None
     assert base.speculation is not None
     assert laid.speculation == msgspec.structs.replace(base.speculation, draft_tokens=2)
     assert laid.moe == msgspec.structs.replace(base.moe, skew=((1, 1.5),)) if base.moe else False
