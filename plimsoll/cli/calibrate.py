@@ -160,6 +160,8 @@ def _yaml(profile: EngineProfile, provenance: str) -> str:
             for name in StepCoefficients.__struct_fields__
             if getattr(values, name)
         }
+    if profile.frontend:
+        data["frontend"] = float(f"{profile.frontend:.6g}")
     plain = msgspec.to_builtins(profile)
     default = msgspec.to_builtins(_DEFAULT)
     data |= {key: value for key, value in plain.items() if key not in data and value != default[key]}
@@ -178,6 +180,8 @@ def _show(found: Fit | StepFit, predicted: Sequence[Errors], out: Path) -> None:
             if getattr(values, name)
         )
         console.print(f"[bold]{kind} step[/]: {told} [dim](s)[/]", soft_wrap=True)
+    if profile.frontend:
+        console.print(f"[bold]frontend[/]: {format_duration(profile.frontend)} a request")
     if isinstance(found, StepFit):
         for part in found.parts:
             untold = f"; not told apart, taken as 0: {', '.join(part.untold)}" if part.untold else ""

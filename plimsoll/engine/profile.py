@@ -52,6 +52,7 @@ class EngineProfile(Struct, frozen=True, forbid_unknown_fields=True):
     priority_scheduling: bool = False  # vLLM's --scheduling-policy priority; lower numbers go first
     reserve_prompt: bool = True  # admit only where the whole prompt fits, not its first chunk (vLLM >= 0.19)
     engine_version: str = ""  # whose host overhead host_factor and host_per_sequence are
+    frontend: float = 0.0  # s of a request outside all steps: HTTP server, tokenizer, ways to the engine and back
     tables: Tables | None = None
     precision: Precision | None = None
     moe: MixtureOfExperts | None = None

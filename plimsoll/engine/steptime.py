@@ -114,7 +114,7 @@ def unloaded_ttft(profile: EngineProfile, prompt_tokens: int, cached: int = 0) -
     """
     steps = StepTime(profile)
     done = max(0, min(cached, prompt_tokens - 1))
-    total = 0.0
+    total = profile.frontend
     while done < prompt_tokens:
         chunk = min(profile.max_batched_tokens, prompt_tokens - done)
         total += steps.mixed(chunk, 1, 0, 0, chunk * (done + chunk / 2), float(done))

@@ -16,7 +16,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from plimsoll import units
 from plimsoll.errors import Fault, UnitError
-from plimsoll.policy.yamlreader import reader, wrong_with
+from plimsoll.policy.yamlreader import plain, reader, wrong_with
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -277,14 +277,7 @@ class Section:
 
     def plain(self, key: str) -> dict[str, Any]:
         """A section as plain data, for readers that know its keys only elsewhere; {} where it is not given."""
-        found = self.section(key)
-        if found is None:
-            return {}
-        try:
-            return {name: _plain(node) for name, node in found._values.items()}
-        except ValueError as error:
-            self.fault(key, str(error))
-            return {}
+        return {} if self.section(key) is None else plain(self._values[key])
 
     def is_text(self, key: str) -> bool:
         """Whether the value is a plain text, for keys that take a name or a section."""
@@ -304,16 +297,3 @@ class Section:
                 yield Section(item, path, self.faults)
             else:
                 self.faults.add(path, item.start_mark.line + 1, "must be a section of keys")
-
-
-def _plain(node: Any) -> Any:
-    if isinstance(node, MappingNode):
-        return {str(key.value): _plain(value) for key, value in node.value}
-    if isinstance(node, SequenceNode):
-        return [_plain(item) for item in node.value]
-    kind, text = str(node.tag).removeprefix(_TAG), str(node.value)
-    if kind == "bool":
-        return text.lower() == "true"
-    if kind == "null":
-        return None
-    return {"int": lambda: int(text.replace("_", ""), 0), "float": lambda: float(text)}.get(kind, lambda: text)()

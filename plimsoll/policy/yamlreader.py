@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, SequenceNode
 from ruamel.yaml.scanner import Scanner, ScannerError
 
 DEEPEST: Final = 100
@@ -49,3 +50,17 @@ def reader() -> YAML:
     yaml = YAML(typ="safe", pure=True)
     yaml.Scanner = _BoundedScanner
     return yaml
+
+
+def plain(node: Any) -> Any:
+    """A composed node as plain data."""
+    if isinstance(node, MappingNode):
+        return {str(key.value): plain(value) for key, value in node.value}
+    if isinstance(node, SequenceNode):
+        return [plain(item) for item in node.value]
+    kind, text = str(node.tag).rpartition(":")[2], str(node.value)
+    if kind in {"bool", "null"}:
+        return {"true": True, "false": False}.get(text.lower())
+    if kind == "float":
+        return float(text)
+    return int(text.replace("_", ""), 0 if "0x" in text or "0o" in text else 10) if kind == "int" else text

@@ -2,6 +2,8 @@
 
 from math import inf
 
+from msgspec.structs import replace
+
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.sim.disaggregated import DisaggregatedReplica
 from plimsoll.sim.engine import Engine
@@ -26,12 +28,13 @@ def engine_for(
     parts = profile.disaggregation
     if parts is None:
         return _single(profile, name, start_at, thresholds, sketches)
+    decoding = replace(profile, frontend=0.0)  # a request comes in once
     return DisaggregatedReplica(
         profile,
         parts,
         name,
         [_single(profile, name, start_at, thresholds, sketches) for _ in range(parts.prefill_replicas)],
-        [_single(profile, name, start_at, thresholds, sketches) for _ in range(parts.decode_replicas)],
+        [_single(decoding, name, start_at, thresholds, sketches) for _ in range(parts.decode_replicas)],
     )
 
 
@@ -43,5 +46,6 @@ def _single(
         engine = SteppingReplica(profile, name, thresholds)
     else:
         engine = Replica(profile, name, None if thresholds is None else GapTally(thresholds, sketches))
-    gated = profile.cold_start is not None or profile.lora is not None or profile.kv_tiers is not None
+    delays = profile.cold_start is not None or profile.lora is not None or profile.kv_tiers is not None
+    gated = delays or profile.frontend > 0.0
     return GatedReplica(profile, engine, start_at) if gated else engine

@@ -1,4 +1,5 @@
-"""An engine behind what delays a request before it can be scheduled: a cold start, an adapter, KV that must come up.
+"""An engine behind what delays a request before it can be scheduled: its HTTP server, a cold start, an adapter, KV
+that must come up.
 
 The engine inside knows nothing of it: a job enters it when all it needs is there, as if it came then. So its jumps stay
 exact, and a delay is known to the very instant.
@@ -91,8 +92,9 @@ class GatedReplica(Engine):
             self._warm_at = at + cold.seconds
             self._num_wakes += 1
         self._held[job.id] = job
-        if self._warm_at > at:
-            self._note(self._warm_at, PREPARE, job)
+        ready = max(self._warm_at, at + self.profile.frontend)
+        if ready > at:
+            self._note(ready, PREPARE, job)
         else:
             self._prepare(job, at)
 

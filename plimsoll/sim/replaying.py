@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.sim.engines import engine_for
 from plimsoll.sim.job import FINISHED, Job
-from plimsoll.sim.replica import Replica
 
 CLOSE: Final = 0.01
 """s: who comes so soon after an end came because of it."""
@@ -68,7 +68,7 @@ def causes(run: EngineRun) -> list[int]:
 
 def replay(run: EngineRun, profile: EngineProfile, after: Sequence[int]) -> list[Modelled]:
     """Each request's times, in the order of the run; `after` is what `causes` said."""
-    replica = Replica(profile)
+    replica = engine_for(profile, "")
     followers: dict[int, list[int]] = {}
     for place, cause in enumerate(after):
         if cause >= 0:

@@ -128,6 +128,7 @@ FEATURES = {
     "lora": lora,
     "cold_start": cold,
     "kv_tiers": kv_tiers(),
+    "frontend": st.sampled_from([0.0037, 0.11]),
 }
 
 
@@ -161,7 +162,9 @@ def tell(profile: EngineProfile, requests: list[Request], gate: PlainGate) -> No
         event(f"prewarmed {gate.tiers.num_moved_up > 0}")
 
 
-@pytest.mark.parametrize("feature", ["tables", "moe", "speculation", "rounds", "lora", "cold_start", "kv_tiers"])
+@pytest.mark.parametrize(
+    "feature", ["tables", "moe", "speculation", "rounds", "lora", "cold_start", "kv_tiers", "frontend"]
+)
 @settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_features_agree_with_their_plain_twins(feature: str, data: st.DataObject) -> None:

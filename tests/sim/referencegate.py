@@ -176,9 +176,10 @@ class PlainGate(Gate):
         if cold and cold.asleep_after and not self.inside and at - self.quiet_since > cold.asleep_after:
             self.warm_at = at + Fraction(cold.seconds)
         self.inside.append(request)
-        if self.warm_at > at:
-            self.instants.append(self.warm_at)
-            engine.note(self.warm_at, "prepares", request)
+        ready = max(self.warm_at, at + Fraction(self.profile.frontend))
+        if ready > at:
+            self.instants.append(ready)
+            engine.note(ready, "prepares", request)
         else:
             self.prepare(engine, request, at)
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import nnls
 
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
-from plimsoll.engine.steptime import StepTime
+from plimsoll.engine.steptime import StepTime, unloaded_ttft
 from plimsoll.errors import ProfileError
 from plimsoll.sim.enginefit import errors_of, fit, num_together
 from plimsoll.sim.randomness import stream
@@ -60,6 +60,18 @@ def test_a_known_engine_is_found_again() -> None:
     errors = errors_of(unseen, found.profile)
     assert errors.worst(errors.ttft) < 0.15
     assert errors.worst(errors.itl) < 0.15
+
+
+def test_the_frontend_is_told_from_steps() -> None:
+    """What a request spends outside of steps delays nobody else's tokens: runs with company tell it from a step's a."""
+    true = msgspec.structs.replace(TRUE, frontend=0.006)
+    runs = [answered(asked("busy", 40, 0.08, 1), true), answered(asked("idle", 12, 0.6, 2), true)]
+    found = fit(runs, TRUE, 400)
+    assert found.loss < 0.03
+    assert found.profile.frontend == pytest.approx(0.006, rel=0.35)
+    alone = unloaded_ttft(found.profile, 300)
+    assert alone == pytest.approx(unloaded_ttft(true, 300), rel=0.05)
+    assert unloaded_ttft(true, 300) == pytest.approx(unloaded_ttft(TRUE, 300) + 0.006)
 
 
 def test_closed_loops_are_known_and_played_closed() -> None:
