@@ -222,7 +222,7 @@ class _Looks:
 
     def _replica(self, simulation: Simulation, number: int, pool: str) -> ReplicaSummary:
         replica = simulation.fleet.replicas[number]
-        counts = replica.counts()
+        counts = simulation.fleet.counts(number)
         hits = counts.prefix_hits / counts.prefix_queries if counts.prefix_queries else None
         busy = self._busy[number] / self._num if self._num else None
         kv, running, waiting = [value / self._num for value in self._sums[number]] if self._num else [None] * 3

@@ -20,6 +20,10 @@ class Counts(NamedTuple):
     prefix_hits: int  # of these, found
     num_beyond_fit: int  # steps outside the range that the profile was fitted on
 
+    def after(self, before: "Counts") -> "Counts":
+        """These on top of those of a process before it."""
+        return Counts(*[now + then for now, then in zip(self, before, strict=True)])
+
 
 class Work(NamedTuple):
     """What an engine does at an instant, and has made of it so far."""

@@ -115,12 +115,9 @@ def _start(runs: Sequence[EngineRun]) -> Floats:
     costs = [each.ttft / each.prompt_tokens for each in seen if each.prompt_tokens > 64]
     token = float(np.quantile(costs or [step], 0.1))
     context = max(each.prompt_tokens + each.output_tokens for each in seen)
-    frontend = step * 0.3
-    decode, mixed = (
-        [step * 0.8, step * 0.1, step * 0.2 / context],
-        [step, token * 0.8, step * 0.1, token * 0.2 / context],
-    )
-    return np.log([*decode, *mixed, frontend])
+    decode = [step * 0.8, step * 0.1, step * 0.2 / context]
+    mixed = [step, token * 0.8, step * 0.1, token * 0.2 / context]
+    return np.log([*decode, *mixed, step * 0.3])
 
 
 def _profile(base: EngineProfile, point: Floats) -> EngineProfile:

@@ -10,7 +10,7 @@ from plimsoll.errors import ProfileError
 from plimsoll.governor.events import ReplicaReport, ReplicasReported
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.agenda import Wakes
-from plimsoll.sim.engine import Engine
+from plimsoll.sim.engine import Counts, Engine
 from plimsoll.sim.engines import engine_for
 from plimsoll.sim.gaptally import all_thresholds
 from plimsoll.sim.job import Job, Output
@@ -48,6 +48,7 @@ class Fleet:
                 self.adapters.append(pool.adapters)
         self.wakes = Wakes(len(self.replicas))
         self.down: set[int] = set()
+        self._ended: dict[int, Counts] = {}  # by number: what processes that are gone had done
 
     def submit(self, number: int, at: float, job: Job) -> list[Output]:
         """Hand a job over; what the replica had to tell by then. Raises ProfileError where it could never hold it."""
@@ -90,10 +91,16 @@ class Fleet:
             reports[number] = structs.replace(reports[number], healthy=False)
         return tuple(reports)
 
+    def counts(self, number: int) -> Counts:
+        """What a replica has done so far, those processes among it that failed since."""
+        now, before = self.replicas[number].counts(), self._ended.get(number)
+        return now if before is None else now.after(before)
+
     def renew(self, number: int, at: float, *, down: bool) -> None:
         """A new process in a replica's place, its caches empty, cold where its profile says so; or none, when down."""
         if not down:
             self.down.discard(number)
+        self._ended[number] = self.counts(number)
         self.replicas[number] = engine_for(
             self.profiles[number], self.replicas[number].name, at, self._known, self._sketches
         )

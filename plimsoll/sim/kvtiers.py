@@ -6,7 +6,9 @@ reads one request after another, and a request asks when it comes, not when it i
 
 Segmented eviction is Karedla's SLRU (IEEE Computer 27(3), 1994): an entry that was hit again moves to a protected
 segment, whose overflow falls back into the probationary one, where victims are taken. Prewarming moves entries that
-were hit before and have sunk since back up, most recently used first, as far as the lower tier's reads leave time.
+were hit before and have sunk since back up, most recently used first, as far as the lower tier's reads leave time: into
+free room of the upper tier's protected segment, or in place of what was used longest ago there and hit less often
+(TinyLFU's rule of admission: Einziger, Friedman and Manes, ACM Transactions on Storage 13(4), 2017).
 """
 
 from collections import OrderedDict
@@ -21,7 +23,7 @@ class Entry:
         self.hash = hash_
         self.size = size  # bytes
         self.ready_at = ready_at  # when its copy is complete
-        self.proven = False  # it was hit since it was first stored
+        self.num_hits = 0  # since it was first stored
 
 
 class Tier:
@@ -49,7 +51,7 @@ class Tier:
 
     def touch(self, entry: Entry) -> None:
         """It was hit: the newest now, and protected where there are segments."""
-        entry.proven = True
+        entry.num_hits += 1
         if not self._segmented:
             self.probation.move_to_end(entry.hash)
         elif entry.hash in self.protected:
@@ -65,7 +67,7 @@ class Tier:
         self._writes_until = max(at, self._writes_until) + entry.size / self.spec.write_bandwidth
         entry.ready_at = self._writes_until
         self.used += entry.size
-        if self._segmented and entry.proven:
+        if self._segmented and entry.num_hits:
             self._protect(entry)
         else:
             self.probation[entry.hash] = entry
@@ -166,7 +168,7 @@ class TieredKv:
             self.tiers[0].touch(entry)
         elif self.tiers[tier].find(entry.hash) is entry:
             self.tiers[tier].take(entry)
-            entry.proven = True
+            entry.num_hits += 1
             self._put(0, entry, at)
 
     def _put(self, index: int, entry: Entry, at: float) -> None:
@@ -193,11 +195,19 @@ class TieredKv:
         """Proven entries of a tier to the one above it, newest first, while reads fit into the period."""
         lower, upper = self.tiers[index], self.tiers[index - 1]
         room, free_at, chosen = upper.protected_room, max(at, lower.reads_until), []
+        oldest = list(upper.protected.values())
+        place = 0
         for entry in reversed(lower.protected.values()):
-            free_at += lower.spec.latency + entry.size / lower.spec.read_bandwidth
-            room -= entry.size
-            if free_at > at + self._every or room < 0 or entry.ready_at > at:
+            done_at = free_at + lower.spec.latency + entry.size / lower.spec.read_bandwidth
+            if done_at > at + self._every or entry.ready_at > at:
                 break
+            while room < entry.size and place < len(oldest) and oldest[place].num_hits < entry.num_hits:
+                room += oldest[place].size
+                place += 1
+            if room < entry.size:
+                continue
+            room -= entry.size
+            free_at = done_at
             chosen.append(entry)
         for entry in chosen:
             lower.take(entry)

@@ -162,9 +162,7 @@ def tell(profile: EngineProfile, requests: list[Request], gate: PlainGate) -> No
         event(f"prewarmed {gate.tiers.num_moved_up > 0}")
 
 
-@pytest.mark.parametrize(
-    "feature", ["tables", "moe", "speculation", "rounds", "lora", "cold_start", "kv_tiers", "frontend"]
-)
+@pytest.mark.parametrize("feature", [name for name in FEATURES if name != "precision"])
 @settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_features_agree_with_their_plain_twins(feature: str, data: st.DataObject) -> None:

@@ -15,7 +15,7 @@ class Copy:
     hash: int
     size: Fraction
     ready: Fraction
-    hit: bool = False
+    hits: int = 0
     protected: bool = False
 
 
@@ -57,13 +57,13 @@ class PlainTiers:
         return None
 
     def touch(self, store: Store, copy: Copy) -> None:
-        copy.hit = True
+        copy.hits += 1
         store.copies.remove(copy)
         self.add(store, copy)
 
     def add(self, store: Store, copy: Copy) -> None:
         """As the newest of its segment; what that pushes out of the protected one is the newest of the other."""
-        copy.protected = copy.hit and self.spec.eviction is Eviction.SEGMENTED
+        copy.protected = copy.hits > 0 and self.spec.eviction is Eviction.SEGMENTED
         store.copies.append(copy)
         most = Fraction(store.spec.capacity * self.spec.protected_ratio)
         while store.size(protected=True) > most and sum(c.protected for c in store.copies) > 1:
@@ -115,7 +115,7 @@ class PlainTiers:
                         self.touch(store, copy)
                 elif copy in store.copies:
                     store.copies.remove(copy)
-                    copy.hit = True
+                    copy.hits += 1
                     self.put(0, copy, ready)
         return reach, ready
 
@@ -142,12 +142,16 @@ class PlainTiers:
         room = Fraction(upper.spec.capacity * self.spec.protected_ratio) - upper.size(protected=True)
         took = Fraction(lower.spec.latency) + self.size / Fraction(lower.spec.read_bandwidth)
         free_at, chosen = max(at, lower.reads_until), []
+        oldest = [c for c in upper.copies if c.protected]
         for copy in reversed([c for c in lower.copies if c.protected]):
-            free_at += took
-            room -= copy.size
-            if free_at > before or room < 0 or copy.ready > at:
+            if free_at + took > before or copy.ready > at:
                 break
-            chosen.append(copy)
+            while room < copy.size and oldest and oldest[0].hits < copy.hits:
+                room += oldest.pop(0).size
+            if room >= copy.size:
+                room -= copy.size
+                free_at += took
+                chosen.append(copy)
         for copy in chosen:
             lower.copies.remove(copy)
             self.num_moved_up += 1

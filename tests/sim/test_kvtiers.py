@@ -99,6 +99,22 @@ def test_segments_keep_what_was_hit_from_a_flood_of_strangers() -> None:
         assert kv.load(9.0, (1,), 0)[0] == kept
 
 
+def test_prewarming_displaces_what_was_hit_less_often() -> None:
+    """The upper protected segment is full; what sank and was hit twice goes where something hit once is."""
+    for num_hits, moved in ((1, 0), (2, 1)):
+        kv = TieredKv(tiers(2, 4, eviction=Eviction.SEGMENTED, prewarm=2.0))
+        kv.store(0.0, (1,), BLOCK)
+        for hit in range(num_hits):
+            kv.load(0.2 + 0.2 * hit, (1,), 0)
+        kv.store(1.1, (2,), BLOCK)
+        kv.load(1.2, (2,), 0)
+        kv.store(1.3, (3,), BLOCK)
+        assert 1 in kv.tiers[1].protected
+        kv.load(20.0, (9,), 0)
+        assert kv.num_prewarmed == moved
+        assert (1 in kv.tiers[0].protected) == bool(moved)
+
+
 def test_prewarming_brings_proven_content_back_before_it_is_asked_for() -> None:
     for every, seconds in ((0.0, 1.01), (2.0, 0.11)):
         kv = TieredKv(tiers(2, 4, eviction=Eviction.SEGMENTED, prewarm=every))

@@ -41,6 +41,10 @@ def test_what_ran_there_breaks_off_or_moves() -> None:
     assert set(during) == {"http://r2"}
     after = [replica for at, replica in dispatched if at > DOWN.at + DOWN.lasts + 2.0]
     assert set(after) == {"http://r1", "http://r2"}
+    whole, since = run.fleet.counts(0), run.fleet.replicas[0].counts()  # what it did before it failed counts too
+    assert whole.num_steps > since.num_steps > 0
+    assert whole.prefix_queries > since.prefix_queries > 0
+    assert run.fleet.counts(1) == run.fleet.replicas[1].counts()
 
 
 def test_the_same_outage_gives_the_same_rows() -> None:
