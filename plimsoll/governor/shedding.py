@@ -6,11 +6,19 @@ from plimsoll.slo.outcome import Reason
 
 
 class Sheddable:
-    """Waiting requests that may be shed, by tier and by tenant, newest last. Those that have left are skipped."""
+    """Waiting requests that may be shed, by tier and by tenant, newest last. Those that have left are skipped.
+
+    One that waits anew is noted anew; only the first note of each is kept when a list is cleared of those that left.
+    """
 
     def __init__(self) -> None:
         self._by_tier: dict[str, list[Request]] = {}
         self._by_tenant: dict[int, list[Request]] = {}
+
+    @property
+    def num_notes(self) -> int:
+        """How many it keeps, those among them that have left."""
+        return sum(map(len, self._by_tier.values())) + sum(map(len, self._by_tenant.values()))
 
     def waits(self, request: Request) -> None:
         """It waits from now on."""
@@ -23,14 +31,12 @@ class Sheddable:
             waiting = self._by_tenant.get(request.account.index, [])
         else:
             waiting = self._by_tier.get(request.tier_name, [])
-        while waiting:
-            found = waiting.pop()
-            if found.state == QUEUED:
-                return found
-        return None
+        while waiting and waiting[-1].state != QUEUED:
+            waiting.pop()
+        return waiting[-1] if waiting else None
 
 
 def _append(waiting: list[Request], request: Request, num: int) -> None:
     if len(waiting) > 2 * num + 64:
-        waiting[:] = [each for each in waiting if each.state == QUEUED]
+        waiting[:] = list(dict.fromkeys([each for each in waiting if each.state == QUEUED]))
     waiting.append(request)

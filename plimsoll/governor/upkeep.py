@@ -87,11 +87,24 @@ class Upkeep:
             request = self._timers.expired(at)
 
     def make_place(self, request: Request, full: Reason, at: float) -> bool:
-        """Shed the newest one that may be shed from the queue that is full; whether there was any."""
-        victim = self._dispatcher.sheddable.newest(request, full)
+        """Shed the newest one that may be shed from the queue that is full; whether there is a place now.
+
+        A tenant's place may be freed in another tier than the request waits in: then its tier must have one too, and
+        nobody is shed where it has not.
+        """
+        newest = self._dispatcher.sheddable.newest
+        victim, tier, other = newest(request, full), request.tier_queue, None
         if victim is None:
             return False
-        self._endings.shed(self._register.pools[victim.pool_index], victim, Reason.OVERLOAD, at)
+        if victim.tier_queue is not tier and tier.num_waiting >= tier.queue_limit:
+            other = newest(request, Reason.QUEUE_FULL)
+            if other is None:
+                return False
+            if other.account is victim.account:  # one place of both queues
+                victim, other = other, None
+        for gone in (victim, other):
+            if gone is not None:
+                self._endings.shed(self._register.pools[gone.pool_index], gone, Reason.OVERLOAD, at)
         return True
 
     def _place_again(self, request: Request, at: float) -> None:

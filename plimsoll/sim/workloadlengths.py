@@ -55,7 +55,7 @@ def counts(section: Section, key: str, most: int) -> tuple[int, Lengths | None]:
     if not section.has(key) or section.is_text(key):
         return section.whole(key, 1, most=most), None
     found = lengths(section, key, _NONE)
-    if found.most > most and found.quantiles:
+    if (found.quantiles and found.most > most) or found.median > most:
         section.fault(key, f"must be at most {most}")
     return 1, found if found.quantiles or found.most <= most else msgspec.structs.replace(found, most=most)
 

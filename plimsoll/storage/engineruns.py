@@ -65,7 +65,7 @@ def _json(file: str, text: str) -> Iterator[Served]:
             raise TraceError(file, number, f"not JSON: {error}") from error
         if not isinstance(cells, dict):
             raise TraceError(file, number, "not a JSON object")
-        if cells.get("error") or cells.get("ttft_ms") is None:
+        if cells.get("error") or ("ttft_ms" in cells and cells["ttft_ms"] is None):
             continue  # was not answered
         yield _row(file, number, cells, JSON_COLUMNS, scale=1e-3)
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from plimsoll.governor.classes import Classes
 from plimsoll.governor.decisions import Dispatch, Enqueue, Reject, Settle, Shed
-from plimsoll.governor.events import Criticality
-from plimsoll.policy.policy import Limits, RequestClass, Scheduling, Tenant
+from plimsoll.governor.events import Criticality, PolicyChanged
+from plimsoll.policy.policy import Limits, RequestClass, Scheduling, Tenant, Tier
 from plimsoll.slo.outcome import Outcome, Reason
 from tests.governor.service import Service, all_of, only
-from tests.laws.histories import policy_of
+from tests.laws.histories import START, policy_of
 
 PAYMENT = RequestClass("payment", ("callback",), Fraction(4))
 NO_LIMITS = Limits()
@@ -104,3 +104,40 @@ def test_a_sheddable_one_gives_its_place_in_a_full_queue() -> None:
     assert only(Shed, service.ask(1.5)).request_id == 2
     assert only(Reject, service.ask(1.6)).reason is Reason.TENANT_QUEUE  # nobody left who may be shed
     assert [d.request_id for d in all_of(Dispatch, service.done(2, 1))] == [5]
+
+
+def test_a_place_freed_in_another_tier_is_none_in_a_full_one() -> None:
+    """Ada's queue is full of what waits in bronze, gold's of what others wait with: gold stays within its limit."""
+    policy = policy_of(
+        tiers=(Tier("gold", 0, Fraction(1, 2), queue_limit=1), Tier("bronze", 2, Fraction(1, 5), queue_limit=9)),
+        tenants=(Tenant("ada", "gold", tiers=("bronze",), limits=Limits(queue=1)), Tenant("bob", "gold")),
+        num_replicas=1,
+        scheduling=Scheduling(classes=(LOG,), bypasses=0),
+    )
+    for bob_may_be_shed in (False, True):
+        service = Service(policy, kv_blocks=20)
+        service.ask(1)
+        assert only(Enqueue, service.ask(1.1, tier="bronze", cause="log"))
+        assert only(Enqueue, service.ask(1.2, tenant="bob", cause="log" if bob_may_be_shed else "else"))
+        decisions = service.ask(1.3)
+        if bob_may_be_shed:
+            assert [shed.request_id for shed in all_of(Shed, decisions)] == [2, 3]
+            assert only(Enqueue, decisions).request_id == 4
+        else:
+            assert only(Reject, decisions).reason is Reason.TENANT_QUEUE
+            assert not all_of(Shed, decisions)  # nobody goes in vain
+
+
+def test_who_waits_anew_is_noted_once_when_the_list_is_cleared() -> None:
+    limits = Limits(queue=500)
+    service = service_of(LOG, limits=limits)
+    service.ask(1)
+    for number in range(100):
+        service.ask(1.1 + number / 1000, cause="log")
+    tenants = (Tenant("ada", "gold", limits=limits), Tenant("bob", "gold"))
+    for number in range(9):
+        policy = policy_of(
+            tenants=tenants, num_replicas=1, scheduling=Scheduling(classes=(LOG,), bypasses=0), version=f"v{number + 2}"
+        )
+        service.governor.handle(PolicyChanged(START + 2 + number, policy))
+    assert service.governor.dispatcher.sheddable.num_notes <= 2 * (2 * 100 + 65)
