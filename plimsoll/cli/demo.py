@@ -96,6 +96,7 @@ class _Play:
         self._replay: Child | None = None
         self._admin_url = ""
         self._token: Path | None = None
+        self._console_url = ""
 
     def raise_curtain(self) -> None:
         """Engines, gateway, traffic."""
@@ -111,6 +112,17 @@ class _Play:
         token = re.search(r"token (\S+)", ready)
         self._token = Path(token[1]) if token else None
         self._replay = self._children.start("replay", self._replay_line(_url(ready), self._policy))
+        self._console_url = self._open_console()
+
+    def _open_console(self) -> str:
+        """Its address; "" where it does not come, which keeps nobody from watching here."""
+        line = plimsoll("console", str(self._home), "--admin", self._admin_url, "--port", "0")
+        line += ["--token", str(self._token)] if self._token else []
+        try:
+            return _url(self._children.start("console", line).ready(READY_WITHIN))
+        except UsageError as error:
+            self._console.print(f"No console: {error}")
+            return ""
 
     def _start_engines(self) -> list[Child]:
         staging = self._staging
@@ -145,7 +157,8 @@ class _Play:
             total=min(staging.duration, DURATION - staging.skip) / staging.speed,
             on_terminal=on_terminal,
             picture=picture,
-            note=f"{NOISY} turns noisy from 180 s to 420 s.  ≈: few values yet.  Ctrl-C ends.  {self._home}",
+            note=f"{NOISY} turns noisy from 180 s to 420 s.  ≈: few values yet.  Ctrl-C ends.  {self._home}"
+            + (f"  In a browser: {self._console_url}" if self._console_url else ""),
         )
 
     def _over(self) -> bool:

@@ -80,11 +80,12 @@ def read_cache(root: Path, since: float, until: float) -> CacheLog:
 def cache_view(log: CacheLog, window: str, zone: str) -> CacheView:
     """The page from what was read."""
     middle = log.every / 2
-    p99, band = [], []
+    p90, p99, band = [], [], []
     for group in sorted(log.slices, key=lambda group: group.slice or 0.0):
         ttft = next(each for each in group.latencies if each.name == "ttft")
         found = next(each for each in ttft.quantiles if each.quantile == 0.99)
         p99.append(((group.slice or 0.0) + middle, found.value))
+        p90.append(((group.slice or 0.0) + middle, next(each for each in ttft.quantiles if each.quantile == 0.9).value))
         if found.low is not None and found.high is not None:
             band.append(((group.slice or 0.0) + middle, found.low, found.high))
     hits = tuple([(at + middle, ratio) for at, ratio in log.hits])
@@ -92,7 +93,7 @@ def cache_view(log: CacheLog, window: str, zone: str) -> CacheView:
     chart = Lines(
         name="cache", title="Hit ratio against P99 of TTFT", unit="s",
         window=f"{format_duration(log.until - log.since)} / {format_duration(log.every)}", num=log.num,
-        series=(Series("P99 of TTFT (left)", tuple(p99), "s2"),),
+        series=(Series("P99 of TTFT (left)", tuple(p99), "s2"), Series("P90 of TTFT (left)", tuple(p90), "s3")),
         bands=(Band("P99, 95 % interval", tuple(band), "s2"),) if band else (),
         zone=zone, right=(Series("hit ratio (right)", hits, "s1"),) if told else (), right_unit="%",
     )  # fmt: skip

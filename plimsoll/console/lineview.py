@@ -55,6 +55,7 @@ class LineView(Struct, frozen=True):
     diagnosed: bool  # whether the log was looked through for a lead
     gauges: tuple[GaugeRow, ...]
     has_safe: bool
+    has_budgets: bool
     tails: tuple[TailLine, ...]
     num_tenants: int
     budgets: tuple[Row, ...]
@@ -80,6 +81,7 @@ def line_view(seen: Seen) -> LineView:
         diagnosed=findings is not None,
         gauges=rows,
         has_safe=seen.safe is not None,
+        has_budgets=seen.budgets is not None,
         tails=tails[:MOST_TAILS],
         num_tenants=len(tails),
         budgets=tuple(by_danger(budgets)[:MOST_BUDGETS]),

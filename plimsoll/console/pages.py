@@ -65,8 +65,8 @@ def environment() -> Environment:
         percent=figuretext.percent_text,
         quantile=figuretext.quantile_text,
         quantile_of=figuretext.quantile_of,
-        interval=figuretext.interval_text,
-        ratio=figuretext.ratio_text,
+        interval=lambda figure: figuretext.interval_text(figure).replace(" to ", " – "),
+        ratio=lambda figure: figuretext.ratio_text(figure).replace(" to ", " – "),
         number=number_text,
         path_of=lambda text: quote(text, safe=""),
     )

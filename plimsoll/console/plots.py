@@ -45,6 +45,7 @@ class Lines(Struct, frozen=True):
     log: bool = False
     right: tuple[Series, ...] = ()
     right_unit: str = ""
+    empty: str = ""  # what to say where there is nothing to draw
 
 
 class Bar(Struct, frozen=True):

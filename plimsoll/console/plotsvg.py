@@ -67,7 +67,7 @@ def lines_svg(chart: Lines) -> str:
     """Lines and bands over time; empty where nothing is known."""
     xs = [x for each in (*chart.series, *chart.right) for x, _ in each.points]
     xs += [x for band in chart.bands for x, _, _ in band.points]
-    left = _values(chart)
+    left = _values(chart) or [0.0] * any(y is not None for each in chart.right for _, y in each.points)
     if not xs or not left:
         return ""
     right_pad = 46.0 if chart.right else RIGHT

@@ -158,8 +158,8 @@ class Store:
     def _parts(self) -> list[tuple[Part, Callable[[], Any]]]:
         return [
             (self.hour, self._read_hour),
-            (self.budgets, lambda: tuple(self.readers.budgets(self.root))),
             (self.findings, self._read_findings),
+            (self.budgets, lambda: tuple(self.readers.budgets(self.root))),
             (self.safe, self._read_safe),
         ]
 

@@ -85,7 +85,9 @@ def budget_lines(objective: Objective, hours: Sequence[HourCount], until: float,
     for hour in hours:
         end = (hour.hour + 1) * HOUR
         if first < end <= until + HOUR:
-            spent.append((max(first, end - HOUR), float(bad)))  # an hour with nothing judged spends nothing
+            start, before = max(first, end - HOUR), float(int(judged * (1 - objective.target)))
+            spent.append((start, float(bad)))  # hours with nothing judged spend nothing and grant nothing
+            granted.append((start, before))
             judged, bad = judged + hour.num_judged, bad + hour.num_bad
             spent.append((min(end, until), float(bad)))
             granted.append((min(end, until), float(int(judged * (1 - objective.target)))))
@@ -114,6 +116,7 @@ def forecast_lines(objective: str, hours: Sequence[HourCount], until: float, zon
         num=len(came),
         series=(Series("what came", tuple(came), "s1"),), bands=(Band("forecast, 80 % band", tuple(band), "s3"),),
         zone=zone,
+        empty="A forecast needs four whole days of history.",
     )  # fmt: skip
 
 

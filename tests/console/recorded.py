@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,20 +31,18 @@ class Serving:
         self.root, self.url = root, ""
         self.store: Store | None = None
         self._feed = feed
-        self._ready, self._loop = threading.Event(), asyncio.new_event_loop()
-        self._ending = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
+        self._ready = threading.Event()
+        self._end: Callable[[], object] = lambda: None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     async def _serve(self) -> None:
+        ending, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._end = lambda: loop.call_soon_threadsafe(ending.set)
         self.store = Store(self.root, readers(), self._feed)
         console = Console(self.store, Guard("127.0.0.1", "", self.root / "admin.token"))
         self.url = f"http://127.0.0.1:{await console.listen('127.0.0.1', 0)}"
         self._ready.set()
-        await self._ending.wait()
+        await ending.wait()
         await console.close()
 
     def start(self) -> "Serving":
@@ -53,7 +51,7 @@ class Serving:
         return self
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._ending.set)
+        self._end()
         self._thread.join(20)
 
     def read(self, seconds: float = 30.0) -> "Serving":

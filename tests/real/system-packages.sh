@@ -6,6 +6,7 @@ command -v curl >/dev/null 2>&1 || missing="$missing curl"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 command -v promtool >/dev/null 2>&1 || missing="$missing prometheus"
 command -v prometheus-alertmanager >/dev/null 2>&1 || missing="$missing prometheus-alertmanager"
+command -v chromium >/dev/null 2>&1 || missing="$missing chromium fonts-noto-cjk"
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     apt-get update -qq
