@@ -40,7 +40,7 @@ def history(root: Path, days: int, each: int) -> int:
             )
             connection.execute(
                 f"""COPY (SELECT * EXCLUDE (o, n) REPLACE ({moved},
-                    request_id + n * 100000 + {day} * 1000000000 AS request_id,
+                    request_id + n * 100000 + {day * 1_000_000_000}::BIGINT AS request_id,
                     'tenant-' || lpad(((request_id * 7 + n) % {NUM_TENANTS})::VARCHAR, 3, '0') AS tenant,
                     log_offset + n AS log_offset)
                 FROM read_parquet('{source.path}'), (

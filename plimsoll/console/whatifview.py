@@ -1,6 +1,7 @@
 """Page 7 as values: what may be asked, how far it is, and today's budget curves beside the changed ones. Pure."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -76,7 +77,8 @@ def curves(today: Side, changed: Side) -> list[Lines]:
     before = {(each.tenant, each.objective): each for each in today.spending}
     after = {(each.tenant, each.objective): each for each in changed.spending}
     keys = sorted(before.keys() | after.keys(), key=lambda key: -max(_burn(before.get(key)), _burn(after.get(key))))
-    return [_curve(key, before.get(key), after.get(key), len(today.seeds)) for key in keys[:MOST_CURVES]]
+    spent = [key for key in keys if _burn(before.get(key)) or _burn(after.get(key))] or keys[:1]
+    return [_curve(key, before.get(key), after.get(key), len(today.seeds)) for key in spent[:MOST_CURVES]]
 
 
 def _burn(curve: Curve | None) -> float:
@@ -106,6 +108,12 @@ def _curve(key: tuple[str, str], today: Curve | None, changed: Curve | None, see
     )  # fmt: skip
 
 
+def _bounded(figure: FigureEstimate, most: float) -> FigureEstimate:
+    """With an interval that holds possible values only: Student's does not know of limits."""
+    low = None if figure.low is None else max(0.0, figure.low)
+    return FigureEstimate(figure.mean, low, None if figure.high is None else min(most, figure.high))
+
+
 def compared(today: Sequence[GroupFigures], changed: Sequence[GroupFigures]) -> list[Compared]:
     """Goodput and tails of all and of each tenant on both sides."""
     after = {(group.kind, group.name, group.tier): group for group in changed}
@@ -116,5 +124,7 @@ def compared(today: Sequence[GroupFigures], changed: Sequence[GroupFigures]) -> 
             for figure in SHOWN:
                 sides = (group.figures.get(figure), other.figures.get(figure) if other else None)
                 if any(sides):
-                    found.append(Compared(group.name or "all", group.tier, figure, *sides))
+                    most = 1.0 if figure.endswith("_ratio") else inf
+                    bounded = [side and _bounded(side, most) for side in sides]
+                    found.append(Compared(group.name or "all", group.tier, figure, *bounded))
     return found

@@ -28,6 +28,8 @@ class Words:
     def __call__(self, text: str, **values: object) -> str:
         """The text in this language, with `{name}` replaced; what has no translation stays English."""
         said = self._known.get(text, text)
+        if self.language == "en" and "_" in said and said.isidentifier():
+            said = said.replace("_", " ")
         return said.format(**values) if values else said
 
 
