@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tails import TailGroup
+from plimsoll.console.logreading import NO_GAPS
 from plimsoll.console.plots import Band, Lines, Series
 from plimsoll.console.tenantreading import step_of
 from plimsoll.storage.query import connect
@@ -55,7 +56,7 @@ def read_cache(root: Path, since: float, until: float) -> CacheLog:
     """Requests that arrived in [since, until)."""
     with connect(root) as connection:
         connection.execute(
-            f"""CREATE TEMP TABLE windowed AS SELECT * EXCLUDE (entries) FROM requests
+            f"""CREATE TEMP TABLE windowed AS SELECT * EXCLUDE (entries) {NO_GAPS} FROM requests
             WHERE arrived_at >= {since!r}::DOUBLE AND arrived_at < {until!r}::DOUBLE"""
         )
         connection.execute("CREATE OR REPLACE TEMP VIEW requests AS SELECT * FROM windowed")

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tails import TailGroup
+from plimsoll.console.logreading import NO_GAPS
 from plimsoll.requestlog.record import format_request_id
 from plimsoll.slo.budget import HourCount
 from plimsoll.storage.chosen import quoted
@@ -74,8 +75,8 @@ def read_tenant(root: Path, tenant: str, since: float, until: float, *, hours: b
     with connect(root) as connection:
         by_hour = hourly_of(connection, tenant, policy_in_force(root).budget.exceptions) if hours else {}
         connection.execute(
-            f"""CREATE TEMP TABLE windowed AS SELECT * EXCLUDE (entries) FROM requests WHERE tenant = {quoted(tenant)}
-            AND arrived_at >= {since!r}::DOUBLE AND arrived_at < {until!r}::DOUBLE"""
+            f"""CREATE TEMP TABLE windowed AS SELECT * EXCLUDE (entries) {NO_GAPS} FROM requests
+            WHERE tenant = {quoted(tenant)} AND arrived_at >= {since!r}::DOUBLE AND arrived_at < {until!r}::DOUBLE"""
         )
         connection.execute("CREATE OR REPLACE TEMP VIEW requests AS SELECT * FROM windowed")
         (num,) = connection.execute("SELECT count(*) FROM requests").fetchall()[0]

@@ -71,8 +71,8 @@ def _exact(connection: duckdb.DuckDBPyConnection, keys: str, small: set[Group]) 
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE small AS SELECT {keys}, '' AS name, true AS cut_off FROM chosen LIMIT 0"
     )
-    places = ", ".join("?" * (len(columns) + 2))
-    connection.executemany(f"INSERT INTO small VALUES ({places})", [list(group) for group in small])
+    places = ", ".join(["unnest(?)"] * (len(columns) + 2))  # whole columns: row by row costs 5 ms each
+    connection.execute(f"INSERT INTO small SELECT {places}", [list(column) for column in zip(*small, strict=True)])
     match = " AND ".join(f"v.{column} IS NOT DISTINCT FROM small.{column}" for column in (*columns, "name", "cut_off"))
     grouped = ", ".join(f"v.{column}" for column in (*columns, "name", "cut_off"))
     kinds = sorted({(group[-2], group[-1]) for group in small})
