@@ -36,7 +36,10 @@ class PassThrough:
     def client_left(self, exchange: Exchange, at: float) -> None:
         pass
 
-    def first_token(self, exchange: Exchange, at: float) -> None:
+    def first_token(self, exchange: Exchange, at: float, *, hedge: bool = False) -> None:
+        pass
+
+    def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
         pass
 
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:

@@ -10,7 +10,8 @@ from plimsoll.analytics.burn import burning_runs
 from plimsoll.errors import PlimsollError
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.figures import History
-from plimsoll.policy.policy import AlertRules, Policy
+from plimsoll.policy.alerts import AlertRules
+from plimsoll.policy.policy import Policy
 from plimsoll.storage.budgetminute import Minute
 from plimsoll.storage.burnlog import BurnWatch
 from plimsoll.telemetry.alerts import Alerts, sender

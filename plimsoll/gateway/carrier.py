@@ -17,10 +17,12 @@ from plimsoll.gateway.openai import Body, read_body
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
 from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import Policy
+from plimsoll.slo.outcome import Reason
 from plimsoll.slo.sli import itl_thresholds
 from plimsoll.slo.timing import TokenClock
 
 _log = logging.getLogger("plimsoll.gateway")
+_HEDGED: Final = Reason.HEDGED
 _NO_THRESHOLDS: Final[tuple[float, ...]] = ()
 
 
@@ -221,7 +223,11 @@ class Carrier:
             tier = flight.labels.tier or flight.tenant.tier
             tokens = flight.tokens = TokenClock(self._thresholds.get(tier, _NO_THRESHOLDS))
         exchange = flight.exchange
-        exchange.forward(self._attempts.attempt(flight, decision, tokens, self._intake.cors(exchange.request)))
+        attempt = self._attempts.attempt(flight, decision, tokens, self._intake.cors(exchange.request))
+        if decision.reason is _HEDGED:
+            exchange.hedge(attempt)
+        else:
+            exchange.forward(attempt)
 
     def _turn_away(self, decision: Reject | Shed | Expire | Fail) -> None:
         flight = self.flights.get(decision.request_id)

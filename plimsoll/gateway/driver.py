@@ -14,12 +14,12 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.gateway.carrier import Books, Carrier, Surroundings
 from plimsoll.gateway.channel import Channel
 from plimsoll.gateway.errors import Refusal
-from plimsoll.gateway.flight import Flight
+from plimsoll.gateway.flight import Flight, flight_of, read
 from plimsoll.gateway.givingup import GivingUp
 from plimsoll.gateway.hands import Answer, ClientRequest, Ended, Exchange
 from plimsoll.gateway.intake import Intake
 from plimsoll.gateway.labels import TRACEPARENT, BadHeader, read_trace
-from plimsoll.gateway.openai import LARGE_BODY, BadBody, Body, read_body
+from plimsoll.gateway.openai import LARGE_BODY, BadBody, Body
 from plimsoll.gateway.prompts import TokenRatio
 from plimsoll.gateway.routes import find_route
 from plimsoll.governor.decisions import WakeAt
@@ -100,7 +100,7 @@ class Driver:
             labels.trace_id = f"{self._trace_seed}{flight.request_id:016x}"
         exchange.context = flight
         if len(request.body) <= LARGE_BODY:
-            return self._arrive(flight, _read(flight))
+            return self._arrive(flight, read(flight))
         return self._around.offload(lambda: self._read_large(flight), lambda body: self._body_read(flight, body))
 
     def client_left(self, exchange: Exchange, at: float) -> None:
@@ -113,23 +113,27 @@ class Driver:
         elif flight.arrival is None:
             flight.left = True
 
-    def first_token(self, exchange: Exchange, at: float) -> None:
+    def first_token(self, exchange: Exchange, at: float, *, hedge: bool = False) -> None:
         """See `Hands`."""
-        self._send(FirstToken(at, _flight(exchange).request_id))
+        self._send(FirstToken(at, flight_of(exchange).request_id, hedge))
+
+    def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        """See `Hands`."""
+        self._send(AttemptFailed(at, flight_of(exchange).request_id, reason, retry_after, hedge=True))
 
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
         """See `Hands`."""
-        request_id = _flight(exchange).request_id
+        request_id = flight_of(exchange).request_id
         if request_id in self._flights:
             self._send(ReservationOutgrown(at, request_id, tokens))
 
     def attempt_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
         """See `Hands`."""
-        self._send(AttemptFailed(at, _flight(exchange).request_id, reason, retry_after))
+        self._send(AttemptFailed(at, flight_of(exchange).request_id, reason, retry_after))
 
     def ended(self, exchange: Exchange, end: Ended) -> None:
         """See `Hands`: the row and its ledger entries are written before this returns."""
-        flight = _flight(exchange)
+        flight = flight_of(exchange)
         if self._flights.pop(flight.request_id, None) is None:
             return  # given up: settled already
         if flight.tokens is None or flight.body is None:
@@ -188,8 +192,6 @@ class Driver:
         for flight in list(self._flights.values()):
             if flight.tokens is not None:
                 flight.exchange.evict(reason)
-
-    # --- within ----------------------------------------------------------------------------------------------------
 
     def _take(self, policy: Policy) -> None:
         self.policy = policy
@@ -262,7 +264,7 @@ class Driver:
 
     def _failure(self, exchange: Exchange, reason: Reason) -> Refusal:
         refusal = self._intake.refusal(exchange.request, reason)
-        refusal.request_id = _flight(exchange).request_id
+        refusal.request_id = flight_of(exchange).request_id
         return refusal
 
     def _new_id(self) -> int:
@@ -276,18 +278,3 @@ class Driver:
         except Exception as fault:
             _log.error("a fault of the gateway itself at its timer", exc_info=fault)
             self.carrier.carry_out((WakeAt(self._around.clock() + 1.0),))  # queued requests must still expire
-
-
-def _flight(exchange: Exchange) -> Flight:
-    flight = exchange.context
-    if flight.__class__ is not Flight:
-        raise TypeError(f"an exchange that was never dispatched: {flight!r}")
-    return flight
-
-
-def _read(flight: Flight) -> Body | BadBody:
-    """Read the body; a fault comes back as a value."""
-    try:
-        return read_body(flight.endpoint, flight.exchange.request.body)
-    except BadBody as error:
-        return error

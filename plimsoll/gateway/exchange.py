@@ -46,11 +46,8 @@ class HttpExchange:
         self._path: Path = NO_PATH  # of the engine's connection, once it is given up
 
     @property
-    def open(self) -> bool:
-        """Whether `answer` or `forward` would still do something."""
+    def open(self) -> bool:  # see `Exchange`
         return self._state == WAITING
-
-    # --- what the driver asks for ---
 
     def answer(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
         """Answer it and end the exchange; only while nothing is dispatched."""
@@ -64,8 +61,7 @@ class HttpExchange:
         """Send it to a replica; only while no other attempt runs and no byte has reached the client."""
         if self._state != WAITING:
             return
-        self._state = DISPATCHED
-        self.phase = _CONNECT
+        self._state, self.phase = DISPATCHED, _CONNECT
         self._attempt = attempt
         self._patience.attempt(self._clock())
         self._reading, self._retried_stale = None, False
@@ -77,12 +73,14 @@ class HttpExchange:
         else:
             self._send(upstream)
 
+    def hedge(self, attempt: Attempt) -> None:
+        """Send it to a second replica too: `hedging` does that."""
+        raise NotImplementedError
+
     def evict(self, reason: Reason) -> None:
         """End it after dispatch: the engine's connection is closed and `ended` is called within this call."""
         if self._state == DISPATCHED:
             self._break(reason, Outcome.EVICTED)
-
-    # --- what the client does ---
 
     def client_left(self) -> None:
         """The client's connection is gone, or it said that it will read no more."""
@@ -114,8 +112,6 @@ class HttpExchange:
             self._client.break_off(hard=True)
         elif reason is not None:
             self._attempt_failed(reason)
-
-    # --- what the engine's connection reports ---
 
     def connected(self, upstream: UpstreamConnection) -> None:
         """The dialled connection stands."""
@@ -169,14 +165,11 @@ class HttpExchange:
             self._complete(reading, b"")
         elif upstream.num_served and not upstream.got_bytes and not self._retried_stale and self._attempt is not None:
             self._retried_stale = True  # the engine closed an idle connection while we took it: nobody's failure
-            self._upstream = None
-            self._patience.sent = False
+            self._upstream, self._patience.sent = None, False
             self.phase = _CONNECT
             self._dial = self._upstreams.origin(self._attempt.replica).dial(self)
         else:
             self._attempt_failed(reason)
-
-    # --- steps ---
 
     def _send(self, upstream: UpstreamConnection) -> None:
         self._upstream = upstream
@@ -193,26 +186,34 @@ class HttpExchange:
         head, attempt = upstream.head, self._attempt
         if head is None or attempt is None:
             return None
-        self._status = head.status
         fault = engine_fault(head.status)
         if fault is not None:
             self._attempt_failed(fault, head.retry_after)
             return None
-        reading = self._reading = Reading(head, attempt)
+        reading = Reading(head, attempt)
+        self._announce(head, attempt, reading)
+        return reading
+
+    def _announce(self, head: AnswerHead, attempt: Attempt, reading: Reading) -> None:
+        """The client's head waits for the first body bytes."""
+        self._status = head.status
+        self._reading = reading
         lines = head.lines(attempt.drop_answer_headers, attempt.add_answer_headers)
         if not head.has_date:
             lines += self._client.date()
         self._writer.begin(lines, length=reading.length, has_body=head.has_body)
-        return reading
 
     def _count_tokens(self, reading: Reading, num: int) -> None:
         tokens, at = reading.tokens, self._patience.last_read_at
         tokens.tokens(at, num)
         if self.phase is not _DECODE:
             self.phase = _DECODE
-            self._hands.first_token(self, at)
+            self._first_token(at)
         if tokens.num_tokens > reading.limit and reading.outgrown():
             self._hands.outgrown(self, tokens.num_tokens, at)
+
+    def _first_token(self, at: float) -> None:
+        self._hands.first_token(self, at)
 
     def _is_over_early(self, error: int | None) -> bool:
         """Whether the stream must not be passed on: evicted in a call to the driver, or an error before any byte."""
@@ -247,8 +248,7 @@ class HttpExchange:
             self._break(reason)
             return
         self._let_go()
-        self._state = WAITING
-        self._status = 0
+        self._state, self._status = WAITING, 0
         self._hands.attempt_failed(self, reason, retry_after, self._clock())
 
     def _break(self, reason: Reason, outcome: Outcome = Outcome.FAILED) -> None:

@@ -2,7 +2,7 @@
 
 from plimsoll.gateway.hands import Exchange
 from plimsoll.gateway.labels import ClientLabels
-from plimsoll.gateway.openai import Body
+from plimsoll.gateway.openai import BadBody, Body, read_body
 from plimsoll.governor.events import Endpoint, RequestArrived
 from plimsoll.policy.policy import Tenant
 from plimsoll.slo.timing import TokenClock
@@ -37,3 +37,19 @@ class Flight:
         self.tokens: TokenClock | None = None  # made at the first dispatch
         self.opened = False  # the journal knows of it
         self.left = False  # the client went while the body was being read off the loop
+
+
+def flight_of(exchange: Exchange) -> Flight:
+    """The flight of a dispatched exchange."""
+    flight = exchange.context
+    if flight.__class__ is not Flight:
+        raise TypeError(f"an exchange that was never dispatched: {flight!r}")
+    return flight
+
+
+def read(flight: Flight) -> Body | BadBody:
+    """Read the body; a fault comes back as a value."""
+    try:
+        return read_body(flight.endpoint, flight.exchange.request.body)
+    except BadBody as error:
+        return error

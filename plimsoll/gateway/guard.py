@@ -49,10 +49,10 @@ class Guard:
         except Exception as fault:
             self._hands.give_up(exchange, fault)
 
-    def first_token(self, exchange: Exchange, at: float) -> None:
+    def first_token(self, exchange: Exchange, at: float, *, hedge: bool = False) -> None:
         """See `Hands`."""
         try:
-            self._hands.first_token(exchange, at)
+            self._hands.first_token(exchange, at, hedge=hedge)
         except Exception as fault:
             self._hands.give_up(exchange, fault)
 
@@ -67,6 +67,13 @@ class Guard:
         """See `Hands`."""
         try:
             self._hands.attempt_failed(exchange, reason, retry_after, at)
+        except Exception as fault:
+            self._hands.give_up(exchange, fault)
+
+    def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        """See `Hands`."""
+        try:
+            self._hands.hedge_failed(exchange, reason, retry_after, at)
         except Exception as fault:
             self._hands.give_up(exchange, fault)
 

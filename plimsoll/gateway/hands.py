@@ -9,6 +9,8 @@ request:
       exchange.answer(...)            the driver answers by itself: refusals, /healthz …  (the exchange is over), or
       exchange.forward(attempt)       it goes to a replica
         hands.attempt_failed(...)     no byte has reached the client: forward again or answer, now or later
+      exchange.hedge(attempt)         a second replica is tried beside the first, until either shows a token
+        hands.hedge_failed(...)       the second came to nothing
         hands.first_token(...)        before that token is passed on
         hands.outgrown(...)           the output passed its reservation, and at each doubling
         hands.ended(...)              once, BEFORE the last bytes are forwarded: settle and journal first
@@ -194,6 +196,9 @@ class Exchange(Protocol):
     def forward(self, attempt: Attempt) -> None:
         """Send it to a replica; only while no other attempt runs and no byte has reached the client."""
 
+    def hedge(self, attempt: Attempt) -> None:
+        """Send it to a second replica beside the first, as long as no byte has reached the client."""
+
     def evict(self, reason: Reason) -> None:
         """End it after dispatch: the engine's connection is closed and `ended` is called within this call."""
 
@@ -210,8 +215,14 @@ class Hands(Protocol):
     def client_left(self, exchange: Exchange, at: float) -> None:
         """The client went away while nothing was dispatched."""
 
-    def first_token(self, exchange: Exchange, at: float) -> None:
-        """The first output token was read; it is passed on after this returns. Streams only."""
+    def first_token(self, exchange: Exchange, at: float, *, hedge: bool = False) -> None:
+        """The first output token was read; it is passed on after this returns. Streams only.
+
+        `hedge`: by the second attempt of two. Whichever it was not is over, its connection closed.
+        """
+
+    def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        """The second attempt of two is over without a token (`hedged`: it was never sent); the first goes on."""
 
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
         """The output passed its reservation (and again at each doubling)."""

@@ -6,6 +6,7 @@ from plimsoll.errors import IllegalTransition
 from plimsoll.governor.dispatching import Dispatcher
 from plimsoll.governor.endings import Endings
 from plimsoll.governor.events import AttemptFailed, ReservationOutgrown
+from plimsoll.governor.hedging import Hedging
 from plimsoll.governor.lifecycle import DISPATCHED, OUTGROW, STATES
 from plimsoll.governor.outliers import ended
 from plimsoll.governor.pool import Pool
@@ -34,11 +35,14 @@ DOWN: Final = frozenset({Reason.CONNECT_FAILED, Reason.CONNECTION_LOST})
 class Attempts:
     """Between a dispatch and its end."""
 
-    def __init__(self, register: Register, timers: Timers, dispatcher: Dispatcher, endings: Endings) -> None:
+    def __init__(
+        self, register: Register, timers: Timers, dispatcher: Dispatcher, endings: Endings, hedging: Hedging
+    ) -> None:
         self._register = register
         self._timers = timers
         self._dispatcher = dispatcher
         self._endings = endings
+        self._hedging = hedging
 
     def failed(self, request: Request, event: AttemptFailed) -> None:
         """Another replica is tried, or the request fails; then whoever waits may use the room."""
@@ -46,14 +50,14 @@ class Attempts:
             raise IllegalTransition(request.id, STATES[request.state], "attempt_failed")
         at, reason = event.at, event.reason
         pool = self._register.pools[request.pool_index]
+        twin = request.twin
+        if event.hedge or twin is not None:
+            if twin is not None:
+                self._blame(pool, pool.replicas[(twin if event.hedge else request).replica_index], event)
+            self._hedging.attempt_failed(pool, request, event)
+            return
         replica = pool.replicas[request.replica_index]
-        if reason in DOWN:
-            replica.refused()
-        elif reason is Reason.ENGINE_BUSY:
-            replica.busy(at, event.retry_after)
-            self._timers.watch_backoff(replica.backoff_until)
-        if replica.predictor is not None and reason is not Reason.ENGINE_BUSY:
-            self._watch(pool, replica, at, error=True)
+        self._blame(pool, replica, event)
         self._endings.attempt_over(pool, replica, request)
         retries = self._register.policy.scheduling.retries
         if reason in RETRIED and request.attempts <= retries and pool.reachable(request.tried):
@@ -63,6 +67,17 @@ class Attempts:
             phase = Phase.CONNECT if reason is Reason.CONNECT_FAILED else Phase.PREFILL
             self._endings.fail(pool, request, Ending(at, Outcome.FAILED, reason, phase), wait)
         self._dispatcher.fill(pool, replica, at)
+
+    def _blame(self, pool: Pool, replica: Replica, event: AttemptFailed) -> None:
+        """What the failure says of the replica."""
+        reason = event.reason
+        if reason in DOWN:
+            replica.refused()
+        elif reason is Reason.ENGINE_BUSY:
+            replica.busy(event.at, event.retry_after)
+            self._timers.watch_backoff(replica.backoff_until)
+        if replica.predictor is not None and reason not in {Reason.ENGINE_BUSY, Reason.HEDGED}:
+            self._watch(pool, replica, event.at, error=True)
 
     def ended(self, pool: Pool, replica: Replica, request: Request, end: Ending) -> None:
         """Where routing goes by prediction: hold it against what came, and take the replica out if it is an outlier."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from plimsoll.governor.admission import LENT
 from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Expire
+from plimsoll.governor.hedgebudget import watch
 from plimsoll.governor.keeping import is_kept
 from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
 from plimsoll.governor.pool import Pool
@@ -161,13 +162,25 @@ class Dispatcher:
         self._occupy(pool, replica, request, at)
         self._charge(pool, request, at, waited=waited)
         request.attempts += 1
+        self._say(pool, replica, request, _RETRIED if request.attempts > 1 and reason is _RANK else reason)
+        if pool.hedges is not None:
+            watch(pool.hedges, self.timers, request, at)
+
+    def hedge(self, pool: Pool, replica: Replica, request: Request, at: float) -> None:
+        """Book a second place for a dispatched request and tell the hands to try there too."""
+        request.twin = twin = request.second_place()
+        self._occupy(pool, replica, twin, at)
+        request.attempts += 1
+        self._say(pool, replica, request, Reason.HEDGED)
+
+    def _say(self, pool: Pool, replica: Replica, request: Request, reason: Reason) -> None:
         self.outbox.decisions.append(
             _Dispatch(
                 request.id,
                 pool.name,
                 replica.name,
                 request.tier_name,
-                _RETRIED if request.attempts > 1 and reason is _RANK else reason,
+                reason,
                 request.output_tokens if replica.in_blocks else 0,
                 0,
                 request.sent_model,
@@ -182,6 +195,12 @@ class Dispatcher:
         pool.lending.unbook(request)
         replica.release(request)
         pool.num_in_flight -= 1
+
+    def end_hedge(self, pool: Pool, request: Request) -> None:
+        """A request with two places is over: the second comes back too."""
+        twin, request.twin = request.twin, None
+        if twin is not None:
+            self.vacate(pool, pool.replicas[twin.replica_index], twin)
 
     def _occupy(self, pool: Pool, replica: Replica, request: Request, at: float) -> None:
         cached = 0

@@ -88,6 +88,8 @@ class Endings:
         outcome = end.outcome
         request.step(COMPLETE if outcome is _COMPLETED else _STEP_OF.get(outcome, REJECT))  # REJECT is illegal here
         self.dispatcher.vacate(pool, replica, request)
+        if request.twin is not None:
+            self.dispatcher.end_hedge(pool, request)
         self._correct(pool, request, end)
         settle_tokens(request.account, request, (end.prompt_tokens or request.prompt_tokens) + end.output_tokens)
         self._close(request, end.at)

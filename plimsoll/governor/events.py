@@ -96,10 +96,11 @@ class RequestCancelled(Struct, frozen=True, gc=False, tag=True):
 
 
 class FirstToken(Struct, frozen=True, gc=False, tag=True):
-    """The engine's first output token was read."""
+    """The engine's first output token was read. Of two attempts the other one is over with that: the hands ended it."""
 
     at: float
     request_id: int
+    hedge: bool = False  # the second attempt of two showed it
 
 
 class AttemptFailed(Struct, frozen=True, gc=False, tag=True):
@@ -109,6 +110,7 @@ class AttemptFailed(Struct, frozen=True, gc=False, tag=True):
     request_id: int
     reason: Reason
     retry_after: float = 0.0  # s, as a busy engine asked; 0: it did not say
+    hedge: bool = False  # the second attempt of two; the first goes on (`hedged`: it came too late to be sent)
 
 
 class ReservationOutgrown(Struct, frozen=True, gc=False, tag=True):

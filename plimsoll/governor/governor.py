@@ -32,6 +32,7 @@ from plimsoll.governor.events import (
     ReservationOutgrown,
     TimerFired,
 )
+from plimsoll.governor.hedging import Hedging
 from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, STATES
 from plimsoll.governor.limits import give_back, queue_is_full, refused_by
 from plimsoll.governor.placing import degrade, is_sheddable, place_of, refused_label, reserve
@@ -66,7 +67,8 @@ class Governor:
         self._timers = Timers()
         self.dispatcher = Dispatcher(self.register, self._timers, self._outbox)
         self._endings = Endings(self.register, self.dispatcher, self._outbox)
-        self._attempts = Attempts(self.register, self._timers, self.dispatcher, self._endings)
+        self._hedging = Hedging(self.register, self._timers, self.dispatcher)
+        self._attempts = Attempts(self.register, self._timers, self.dispatcher, self._endings, self._hedging)
         self._upkeep = Upkeep(self.register, self._timers, self.dispatcher, self._endings)
         self._requests = self._endings.requests  # all open ones, by id
         self._sequence = 0
@@ -207,8 +209,12 @@ class Governor:
         at = event.at
         request.first_token_at = at
         pool = self._pool(request)
+        if event.hedge or request.twin is not None:
+            self._hedging.first_token(pool, request, event)
         replica = pool.replicas[request.replica_index]
         replica.prompt_done(request)
+        if pool.hedges is not None and not event.hedge:
+            pool.hedges.first_token(request.predicted_ttft, event.at - request.dispatched_at)
         if replica.predictor is not None:
             replica.predictor.first_token(request.predicted_ttft, at - request.dispatched_at)
         if request.sequence & SAMPLED == 0:
@@ -224,10 +230,13 @@ class Governor:
             raise IllegalTransition(request.id, STATES[request.state], "finish")
         pool = self.register.pools[request.pool_index]
         replica = pool.replicas[request.replica_index]
+        has_two_places = request.twin is not None
         self._endings.finish(pool, replica, request, end)
         if replica.predictor is not None:
             self._attempts.ended(pool, replica, request, end)
-        if pool.num_waiting:
+        if has_two_places:
+            self.dispatcher.drain(pool, end.at)
+        elif pool.num_waiting:
             self.dispatcher.fill(pool, replica, end.at)
 
     def _attempt_failed(self, event: AttemptFailed) -> None:
@@ -270,6 +279,7 @@ class Governor:
         elif kind is _ReplicasReported:
             self._upkeep.replicas_reported(cast(ReplicasReported, event))
         elif isinstance(event, TimerFired):
+            self._hedging.look(event.at)
             self._upkeep.timer_fired(event.at)
         elif isinstance(event, AttemptFailed):
             self._attempt_failed(event)

@@ -7,6 +7,7 @@ from plimsoll.governor.baseline import Baseline
 from plimsoll.governor.classes import Classes
 from plimsoll.governor.degradation import BATCH_OF_ONE, Ladder
 from plimsoll.governor.events import ReplicaReport
+from plimsoll.governor.hedgebudget import HedgeBudget
 from plimsoll.governor.predicting import Common, Predictor
 from plimsoll.governor.prefill import PromptPace
 from plimsoll.governor.prefixes import PrefixIndex
@@ -14,7 +15,7 @@ from plimsoll.governor.queueing import Lane
 from plimsoll.governor.replicas import UNLIMITED, Replica
 from plimsoll.governor.rules import Rule, Rules
 from plimsoll.policy.objective import Sli
-from plimsoll.policy.policy import Order, Policy, Tier
+from plimsoll.policy.policy import Hedging, Order, Policy, Tier
 from plimsoll.policy.policy import Pool as PoolPolicy
 
 DEFAULT_WAIT = 5.0  # s a lender waits for its floor where its tier has no TTFT objective
@@ -41,6 +42,7 @@ class Pool:
         self.prompt_pace = PromptPace()
         self.common = Common()
         self.classes: Classes | None = None
+        self.hedges: HedgeBudget | None = None  # None: nobody is asked twice
         self.num_waiting = 0
         self.pressed_since = 0.0  # from when on somebody has been waiting
         self.num_in_flight = 0
@@ -90,6 +92,7 @@ class Pool:
         self.routing_rule, self.order_rule = others.routing, others.order
         self.bypasses = rules.bypasses
         self.engine_priority = policy.engine_priority
+        self._hedge_by(rules.hedging)
         self.strict = rules.strict
         self.saturation_limit = float(rules.saturation_limit) if rules.reserve_kv else float(UNLIMITED)
         fair = rules.order != Order.FCFS
@@ -122,6 +125,13 @@ class Pool:
             replica.predictor = None
         elif replica.predictor is None:
             replica.predictor = Predictor(self.profile, self.steps, self.common)
+
+    def _hedge_by(self, rules: Hedging | None) -> None:
+        predicts = self.routing == "predicted" and self.steps is not None
+        if rules is None:
+            self.hedges = None
+        elif self.hedges is None or self.hedges.rules != rules or self.hedges.predicts != predicts:
+            self.hedges = HedgeBudget(rules, predicts=predicts)
 
     def level_changed(self) -> None:
         """The ladder was climbed or left by a level: replicas take one request at a time, or as many as before."""

@@ -111,6 +111,8 @@ class Request:
         self.first_token_at = 0.0
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …
         self.report_age = 0.0
+        self.twin: Request | None = None  # a second place, while it is hedged
+        self.hedge = ""  # what became of it: "asked", "won", "lost", "failed"
 
     @property
     def likeness(self) -> int:
@@ -135,6 +137,33 @@ class Request:
         self.counts = counts
         self.lane = lane
         self.expire_at = min(self.deadline_at, self.arrived_at + tier.queue_timeout)
+
+    def second_place(self) -> "Request":
+        """A twin that can hold a second place for it; it is not counted, queued or settled."""
+        # fmt: off
+        twin = Request(RequestArrived(
+            self.arrived_at, self.id, self.tenant, self.model, self.prompt_tokens, self.max_output_tokens,
+            self.num_choices, self.prefix_hashes, self.prefix_block_tokens, self.endpoint, self.streaming,
+            self.asked_tier, self.cause, self.criticality, self.session, self.deadline_at, self.upstream_time,
+            self.upstream_trust, self.adapter, self.client_request_id, self.trace_id, self.body_hash,
+            self.parent_span_id, self.prompt_entropy,
+        ), self.sequence)
+        # fmt: on
+        twin.belongs_to(self.account, self.tier_queue, self.counts, self.lane)
+        twin.output_tokens, twin.expected_output = self.output_tokens, self.expected_output
+        twin.state = self.state
+        return twin
+
+    def takes_place_of(self, twin: "Request") -> None:
+        """Its first place was given back: the second is its own now."""
+        self.replica_index, self.replica_name = twin.replica_index, twin.replica_name
+        self.units, self.release_bucket = twin.units, twin.release_bucket
+        self.blocks, self.sized_for = twin.blocks, twin.sized_for
+        self.blocks_reserved = max(self.blocks_reserved, twin.blocks_reserved)
+        self.pending_prompt, self.prompt_ahead = twin.pending_prompt, twin.prompt_ahead
+        self.cached_estimate = twin.cached_estimate
+        self.predicted_ttft, self.predicted_itl = twin.predicted_ttft, twin.predicted_itl
+        self.report, self.report_age = twin.report, twin.report_age
 
     def step(self, step: int) -> None:
         """Go to the next state by the table; raises IllegalTransition where it has none."""

@@ -180,6 +180,7 @@ class Settler:
             None if report is None else request.report_age,
             request.parent_span_id,
             request.prompt_entropy, end.engine_rtt, end.engine_retransmits, end.client_rtt, end.client_retransmits,
+            request.hedge,
         )
         # fmt: on
 

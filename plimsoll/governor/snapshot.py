@@ -53,6 +53,8 @@ class PoolState(Struct, frozen=True):
     saturation: float | None  # None: no replica is routable
     replicas: tuple[ReplicaState, ...]
     degradation_level: int = 0
+    hedges: int = 0  # second replicas asked
+    hedges_won: int = 0  # … that showed the first token
 
 
 class TenantState(Struct, frozen=True):
@@ -141,8 +143,9 @@ def _counts(counts: Counts) -> CountState:
 def _pool(register: Register, pool: Pool, at: float) -> PoolState:
     names = [tier.name for tier in register.ranked] if len(pool.lanes) == len(register.ranked) else ["all"]
     replicas = tuple([_replica(pool, replica, names, at) for replica in pool.replicas])
+    hedges = (0, 0) if pool.hedges is None else (pool.hedges.num, pool.hedges.num_won)
     full, level = saturation(pool, at), 0 if pool.ladder is None else pool.ladder.level
-    return PoolState(pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, full, replicas, level)
+    return PoolState(pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, full, replicas, level, *hedges)
 
 
 def _tenant(account: Account, at: float) -> TenantState:

@@ -3,7 +3,7 @@
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from plimsoll.governor.lifecycle import QUEUED
+from plimsoll.governor.lifecycle import DISPATCHED, QUEUED
 from plimsoll.governor.request import Request
 
 
@@ -14,6 +14,7 @@ class Timers:
         self.armed_at = inf  # of the last WakeAt that has not fired
         self.drain_at = inf
         self._expiries: list[tuple[float, int, Request]] = []
+        self.looks: list[tuple[float, int, int, Request]] = []  # when a first token is late (`hedging`)
         self._backoffs: list[float] = []
 
     def watch(self, request: Request, num_waiting: int) -> None:
@@ -56,7 +57,16 @@ class Timers:
             next_at = expiries[0][0]
         if self._backoffs and self._backoffs[0] < next_at:
             next_at = self._backoffs[0]
+        if self.looks:
+            next_at = min(next_at, self._next_look())
         if next_at >= self.armed_at:
             return inf
         self.armed_at = next_at
         return next_at
+
+    def _next_look(self) -> float:
+        """At the next first token that may be late; inf where all have come."""
+        looks = self.looks
+        while looks and (looks[0][3].state != DISPATCHED or looks[0][3].attempts != looks[0][2]):
+            heappop(looks)
+        return looks[0][0] if looks else inf

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
+from plimsoll.policy.alerts import AlertChannel, AlertRules, Severity
 from plimsoll.policy.pools import VARIABLE
 from plimsoll.policy.section import Section
 

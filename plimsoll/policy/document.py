@@ -17,6 +17,7 @@ from plimsoll.policy.objective import Sli
 from plimsoll.policy.policy import (
     Degradation,
     GatewayRules,
+    Hedging,
     Order,
     Policy,
     Pool,
@@ -40,7 +41,7 @@ _LARGEST: Final = 16 * 1024 * 1024
 """Bytes; a policy of ten thousand tenants has two million."""
 
 _TRIGGER, _SCHEDULING = Trigger(), Scheduling()
-_GATEWAY, _TIMEOUTS, _CLASS = GatewayRules(), Timeouts(), RequestClass("")
+_GATEWAY, _TIMEOUTS, _CLASS, _HEDGING = GatewayRules(), Timeouts(), RequestClass(""), Hedging()
 
 
 class Level(StrEnum):
@@ -104,7 +105,7 @@ def known_keys() -> list[str]:
     faults = Faults()
     whole = "service: {}\ntiers: [{objectives: [{}], run: {}}]\ntenants: [{limits: {adapt: {}}}]\n"
     whole += "pools: [{tls: {}, exporters: {}}]\nbudget: {exceptions: [{}], changes: [{}]}\nalerts: {channels: [{}]}\n"
-    whole += "degradation: {when: {}}\nscheduling: {classes: [{}]}\ngateway: {timeouts: {}}\nstorage: {}\n"
+    whole += "degradation: {when: {}}\nscheduling: {classes: [{}], hedging: {}}\ngateway: {timeouts: {}}\nstorage: {}\n"
     top = compose(whole, faults)
     if top is not None:
         _read(top, "")
@@ -193,6 +194,7 @@ def _read_scheduling(top: Section) -> Scheduling:
         bypasses=section.whole("bypasses", _SCHEDULING.bypasses, least=0, most=1_000_000),
         saturation_limit=section.ratio("saturation_limit", _SCHEDULING.saturation_limit, above=Fraction(0), most=2),
         classes=_read_classes(section),
+        hedging=_read_hedging(section.section("hedging")),
         retries=section.whole("retries", _SCHEDULING.retries, least=0, most=10),
     )
     section.done()
@@ -215,6 +217,20 @@ def _read_rule(section: Section, key: str, own: type[StrEnum] | None, default: s
         section.fault(key, ours + str(error), f"nearest: {near[0]}" if near else "")
         return default
     return name
+
+
+def _read_hedging(section: Section | None) -> Hedging | None:
+    if section is None:
+        return None
+    rules = Hedging(
+        budget=section.ratio("budget", _HEDGING.budget, above=Fraction(0)),
+        beyond=section.ratio("beyond", _HEDGING.beyond, above=Fraction(0), below_one=True),
+        at_least=section.duration("at_least", _HEDGING.at_least, zero=True),
+    )
+    section.done()
+    if rules.budget > _HEDGING.budget:
+        section.fault("budget", f"must be at most {float(_HEDGING.budget):.0%}: more would slow down everybody")
+    return rules
 
 
 def _read_classes(scheduling: Section) -> tuple[RequestClass, ...]:

@@ -6,6 +6,7 @@ from math import inf
 
 from msgspec import Struct
 
+from plimsoll.policy.alerts import AlertRules
 from plimsoll.policy.beside import EngineTls, Exporters
 from plimsoll.policy.knownchange import KnownChange
 from plimsoll.policy.objective import Objective, RunObjective
@@ -143,31 +144,6 @@ class BudgetRules(Struct, frozen=True):
     changes: tuple[KnownChange, ...] = ()
 
 
-class Severity(StrEnum):
-    """How urgent an alert is. A channel takes those of its own severity and above."""
-
-    TICKET = "ticket"  # in working hours
-    PAGE = "page"  # now
-
-
-class AlertChannel(Struct, frozen=True):
-    """Where alerts go. The environment variable `url_env` holds an address as apprise writes it."""
-
-    name: str
-    url_env: str
-    severity: Severity = Severity.TICKET
-
-
-class AlertRules(Struct, frozen=True):
-    """Who is told of budgets that burn or end, and how often. No channels: nobody."""
-
-    channels: tuple[AlertChannel, ...] = ()
-    repeat_every: float = 86_400.0  # s after which what still holds is told again
-    resolve_after: float = 300.0  # s that it must not have held before it is over
-    escalate_after: float | None = None  # s after which what still holds is a page
-    per_minute: int = 6  # messages to one channel; what is more comes as one
-
-
 class Trigger(Struct, frozen=True):
     """When degradation steps up: a quantile above a threshold for a time."""
 
@@ -211,6 +187,14 @@ class RequestClass(Struct, frozen=True):
     sheddable: bool = False  # leaves the queue first
 
 
+class Hedging(Struct, frozen=True):
+    """When a second replica is asked for a first token, and how much work that may add."""
+
+    budget: Fraction = Fraction(1, 20)  # of all service dispatched; at most that
+    beyond: Fraction = Fraction(19, 20)  # a first token is late beyond this quantile of what the pool shows …
+    at_least: float = 0.0  # s, and after so long
+
+
 class Scheduling(Struct, frozen=True):
     """The governor's rules by name; installed packages add others (`policy/extensions.py`)."""
 
@@ -226,6 +210,7 @@ class Scheduling(Struct, frozen=True):
     bypasses: int = 16  # smaller requests that may pass a waiting larger one
     saturation_limit: Fraction = Fraction(1)  # pool saturation at which dispatch holds
     classes: tuple[RequestClass, ...] = ()  # what no class names has weight 1
+    hedging: Hedging | None = None  # None: nobody is asked twice
     retries: int = 2  # further attempts, only while no byte has reached the client
 
 

@@ -74,6 +74,8 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     engine_retransmits: int | None = None  # segments sent again on it during the request
     client_rtt: float | None = None
     client_retransmits: int | None = None
+    hedge: str = ""  # "": one attempt at a time; else what became of a second one
+    # beside the first: "won", "lost", "failed", or "asked" where all ended before either showed a token
 
 
 def format_request_id(request_id: int) -> str:

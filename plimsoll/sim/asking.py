@@ -1,21 +1,25 @@
-"""What a simulated client asks: as the event that live hands would make of it, and as a job for an engine."""
+"""What a simulated client asks and gets, as the events that live hands would make of it; what an engine is asked."""
 
 from math import inf
 from typing import Final
 
 from plimsoll.governor.decisions import Dispatch
-from plimsoll.governor.events import ENTROPY_EVERY, Criticality, Endpoint, RequestArrived
+from plimsoll.governor.events import ENTROPY_EVERY, Criticality, Endpoint, RequestArrived, RequestFinished
 from plimsoll.policy.policy import UpstreamTrust
 from plimsoll.sim import bound
 from plimsoll.sim.fitting import whole_blocks
 from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
 from plimsoll.sim.job import Job
+from plimsoll.slo.measured import Timing
+from plimsoll.slo.outcome import Outcome, Phase, Reason
 
 MAX_HASHES: Final = 16
 """The governor is told of so many prefix hashes, as by the live hands; the engine's own cache knows all."""
 
 _MICROSECONDS: Final = 1e6
+_COMPLETED: Final = Outcome.COMPLETED
+_NO_PHASE, _PREFILL, _DECODE = Phase.NONE, Phase.PREFILL, Phase.DECODE
 _CHAT: Final = Endpoint.CHAT
 _CRITICALITIES: Final = {str(each): each for each in Criticality}
 
@@ -73,6 +77,18 @@ def job_for(flight: Flight, decision: Dispatch, fleet: Fleet, number: int, tier:
     job.priority = decision.priority or 0
     job.mark = decision.reserved_output_tokens
     return job
+
+
+def finished(  # noqa: PLR0917 - the parts of an ending
+    job: Job, tokens: int, at: float, outcome: Outcome, reason: Reason, timing: Timing
+) -> RequestFinished:
+    """The event of its end."""
+    if outcome is _COMPLETED:
+        return bound.REQUEST_FINISHED(
+            at, job.id, outcome, reason, timing, job.prompt_tokens, tokens, job.cached_tokens, _NO_PHASE
+        )
+    phase = _DECODE if timing.first_token_at else _PREFILL
+    return RequestFinished(at, job.id, outcome, reason, timing, 0, tokens, None, phase)
 
 
 def _stride(num_hashes: int) -> int:

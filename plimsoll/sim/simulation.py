@@ -18,7 +18,6 @@ from plimsoll.governor.events import (
     Event,
     ReplicasReported,
     RequestCancelled,
-    RequestFinished,
     ReservationOutgrown,
     TimerFired,
 )
@@ -27,21 +26,22 @@ from plimsoll.policy.policy import Policy
 from plimsoll.sim import bound
 from plimsoll.sim.agenda import ARRIVAL, FAILURE, LEAVING, REPLICA, REPORT, TIMER, Agenda
 from plimsoll.sim.arrival import Arrival
-from plimsoll.sim.asking import arrived, job_for
+from plimsoll.sim.asking import arrived, finished, job_for
 from plimsoll.sim.collecting import rare_collections
 from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, OUTGROWN, Job, Output
 from plimsoll.sim.outage import Outage, schedule
+from plimsoll.sim.races import NOT_ITS, SECOND, Place, Races
 from plimsoll.slo.measured import Timing
-from plimsoll.slo.outcome import Outcome, Phase, Reason
+from plimsoll.slo.outcome import Outcome, Reason
 
 EPOCH: Final = 1_767_571_200.0
 """Monday, 5 January 2026, 00:00 UTC: when simulated time starts unless another instant is given."""
 
 _COMPLETED: Final = Outcome.COMPLETED
 _DONE: Final = Reason.DONE
-_NO_PHASE: Final = Phase.NONE
+_HEDGED: Final = Reason.HEDGED
 
 
 class Simulation:
@@ -79,6 +79,7 @@ class Simulation:
         self._wakes = self.fleet.wakes
         schedule(outages, self._agenda, self.fleet.numbers, start_at)
         self._flights: dict[int, Flight] = {}
+        self._races = Races()
         self._events: deque[Event] = deque()  # those that follow from the one in hand
         self._handling = False
         self._next_at = inf  # of the next arrival
@@ -112,8 +113,6 @@ class Simulation:
     def num_open(self) -> int:
         """Requests that have arrived and not ended."""
         return len(self._flights)
-
-    # What happens.
 
     def _happen(self, until: float) -> bool:
         """Let the next thing happen, ties by priority; False where it lies beyond `until`."""
@@ -191,19 +190,27 @@ class Simulation:
             if (num := self.fleet.replicas[number].output_so_far(job)) and flight.streaming:
                 self._finish(flight, job, num, self.now, Outcome.FAILED, Reason.CONNECTION_LOST)
             else:
-                flight.job, flight.replica = None, -1
+                if not self._races.promote(flight):
+                    flight.job, flight.replica = None, -1
                 self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECTION_LOST))
+        for request_id in self._races.leave(number):
+            self._send(AttemptFailed(self.now, request_id, Reason.CONNECTION_LOST, hedge=True))
         self.fleet.renew(number, self.now, down=True)
 
     def _end(self, flight: Flight, job: Job, outcome: Outcome, reason: Reason) -> None:
         """End a request that runs."""
+        if (second := self._races.places.pop(flight.request_id, None)) is not None:
+            self._cancel(second)
         self._take(flight.replica, self.fleet.advance(flight.replica, self.now))
         if flight.request_id in self._flights:  # it may have ended by itself at this very instant
             tokens = self.fleet.replicas[flight.replica].output_so_far(job)
             self._finish(flight, job, tokens, self.now, outcome, reason)
             self.fleet.cancel(flight.replica, job.id)
 
-    # What is decided.
+    def _cancel(self, place: Place) -> None:
+        """Take a job from its replica, after all that has happened there by now."""
+        self._take(place[0], self.fleet.advance(place[0], self.now))
+        self.fleet.cancel(place[0], place[1].id)
 
     def _send(self, event: Event) -> None:
         """Tell the governor and carry out what it decides; what follows from that waits its turn."""
@@ -243,30 +250,42 @@ class Simulation:
     def _dispatch(self, decision: Dispatch) -> None:
         flight = self._flights[decision.request_id]
         number = self.fleet.numbers[decision.replica]
+        hedge = decision.reason is _HEDGED
         if number in self.fleet.down:
-            self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECT_FAILED))
-            return
+            self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECT_FAILED, hedge=hedge))
+            return None
         tier = flight.asked_tier or self._tiers.get(flight.tenant, "")
         job = job_for(flight, decision, self.fleet, number, tier)
+        if hedge:
+            self._races.places[flight.request_id] = (number, job)
+            return self._take(number, self.fleet.submit(number, self.now, job))
         try:
             outputs = self.fleet.submit(number, self.now, job)
         except ProfileError:  # what vLLM answers with 400
             flight.replica, flight.job = number, job
             self._finish(flight, job, 0, self.now, Outcome.FAILED, Reason.ENGINE_REFUSED)
-            return
+            return None
         flight.replica, flight.job = number, job
-        self._take(number, outputs)
+        return self._take(number, outputs)
 
     def _take(self, number: int, outputs: list[Output]) -> None:
         for output in outputs:
             flight = self._flights.get(output.job.id)
             if flight is None:
                 continue
+            hedge = False
+            if self._races.places or output.job is not flight.job:
+                whose = self._races.judge(flight, output)
+                while self._races.lost:
+                    self._cancel(self._races.lost.pop())
+                if whose == NOT_ITS:
+                    continue
+                hedge = whose == SECOND
             kind = output.kind
             if kind == FINISHED:
                 self._finish(flight, output.job, output.job.output_tokens, output.at, _COMPLETED, _DONE)
             elif kind == FIRST_TOKEN and flight.streaming:
-                self._send(bound.FIRST_TOKEN(output.at, flight.request_id))
+                self._send(bound.FIRST_TOKEN(output.at, flight.request_id, hedge))
             elif kind == OUTGROWN and flight.streaming:
                 tokens = self.fleet.replicas[number].output_so_far(output.job)
                 self._send(ReservationOutgrown(output.at, flight.request_id, tokens))
@@ -274,20 +293,9 @@ class Simulation:
     def _finish(  # noqa: PLR0917 - the parts of an ending
         self, flight: Flight, job: Job, tokens: int, at: float, outcome: Outcome, reason: Reason
     ) -> None:
-        request_id = flight.request_id
-        del self._flights[request_id]
-        timing = self._timing(flight, job, tokens)
-        if outcome is _COMPLETED:
-            cached = job.cached_tokens
-            event = bound.REQUEST_FINISHED(
-                at, request_id, outcome, reason, timing, job.prompt_tokens, tokens, cached, _NO_PHASE
-            )
-        else:
-            phase = Phase.DECODE if timing.first_token_at else Phase.PREFILL
-            event = RequestFinished(at, request_id, outcome, reason, timing, 0, tokens, None, phase)
-        self._send(event)
-
-    def _timing(self, flight: Flight, job: Job, tokens: int) -> Timing:
+        del self._flights[flight.request_id]
         if tokens and flight.streaming:
-            return self.fleet.replicas[flight.replica].timing(job, tokens)
-        return Timing(num_tokens=tokens, itl_bad=tuple([0] * len(job.thresholds)))
+            timing = self.fleet.replicas[flight.replica].timing(job, tokens)
+        else:
+            timing = Timing(num_tokens=tokens, itl_bad=tuple([0] * len(job.thresholds)))
+        self._send(finished(job, tokens, at, outcome, reason, timing))

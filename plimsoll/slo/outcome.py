@@ -43,6 +43,7 @@ class Reason(StrEnum):
     TRICKLE = "trickle"  # a lower tier's earned turn
     BYPASS = "bypass"  # fitted where an older, larger one does not yet
     PREFERRED = "preferred"  # due earlier, or its prompt is held there: the order's choice within its bound
+    HEDGED = "hedged"  # a second replica is asked: the first shows no token for unusually long
     RETRIED = "retried"  # sent again after a failed attempt without a byte to the client
     # wait
     POOL_FULL = "pool_full"  # every replica that may take it is full
@@ -113,6 +114,7 @@ REASONS: Final[dict[Reason, ReasonRow]] = {
     Reason.TRICKLE: ReasonRow(0, Blame.NONE, "", "a lower tier's earned turn"),
     Reason.BYPASS: ReasonRow(0, Blame.NONE, "", "fitted while an older, larger request waits for room"),
     Reason.PREFERRED: ReasonRow(0, Blame.NONE, "", "due earlier or its prompt is held there"),
+    Reason.HEDGED: ReasonRow(0, Blame.NONE, "", "a second replica is asked, since the first is unusually late"),
     Reason.RETRIED: ReasonRow(0, Blame.NONE, "", "sent to another replica after a failed attempt"),
     Reason.POOL_FULL: ReasonRow(0, Blame.NONE, "", "every replica that may take it is full"),
     Reason.SATURATED: ReasonRow(0, Blame.NONE, "", "the pool is at its line"),

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
+from plimsoll.policy.alerts import AlertChannel, AlertRules, Severity
 
 MINUTE: Final = 60.0
 FIRST_PAUSE: Final = 2.0

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from plimsoll.errors import UsageError
-from plimsoll.policy.policy import AlertRules, Severity
+from plimsoll.policy.alerts import AlertRules, Severity
 from plimsoll.storage.datadir import write_whole
 from plimsoll.telemetry.alertdesk import Alert, AlertDesk, Message
 

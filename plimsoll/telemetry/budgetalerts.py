@@ -5,7 +5,7 @@ from typing import Final
 
 from plimsoll.analytics.burn import Burning
 from plimsoll.ledger.assessment import Row
-from plimsoll.policy.policy import Severity
+from plimsoll.policy.alerts import Severity
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.burnrate import BurnState
 from plimsoll.telemetry.alertdesk import Alert

@@ -228,6 +228,12 @@ def write_snapshot(page: Exposition, snapshot: Snapshot) -> None:
         page.sample(queue.waiting, pool=queue.pool, tier=queue.tier, tenant=queue.tenant)
     page.family("plimsoll_degradation_level", "gauge", "Steps of the degradation ladder that hold.")
     page.sample(snapshot.degradation_level)
+    page.family("plimsoll_hedges_total", "counter", "Second replicas asked for a late first token.")
+    for pool in snapshot.pools:
+        page.sample(pool.hedges, pool=pool.pool)
+    page.family("plimsoll_hedges_won_total", "counter", "Second replicas that showed the first token.")
+    for pool in snapshot.pools:
+        page.sample(pool.hedges_won, pool=pool.pool)
     page.family("plimsoll_rule_faults_total", "counter", "Times that a rule of another package failed.")
     for rule in snapshot.rules:
         page.sample(rule.num_faults, kind=rule.kind, rule=rule.name)

@@ -12,8 +12,8 @@ from plimsoll.cli.alerting import KEPT, Alerting
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.assessment import UNFORESEEN, Row
 from plimsoll.ledger.figures import History
+from plimsoll.policy.alerts import AlertChannel, AlertRules
 from plimsoll.policy.objective import RunObjective
-from plimsoll.policy.policy import AlertChannel, AlertRules
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.storage.budgetminute import Minute
 from plimsoll.storage.journal import Journal

@@ -83,12 +83,19 @@ class Recorder:
         )
         exchange.forward(attempt)
 
+    def hedge(self, exchange: Exchange, url: str) -> None:
+        """Try a second replica beside the first, as the driver does: both count on one clock."""
+        exchange.hedge(Attempt(url, self.tokens[-1], self.endpoint, streaming=True, body=self.body))
+
     def client_left(self, exchange: Exchange, at: float) -> None:
         self.log.append(("client_left", at))
 
-    def first_token(self, exchange: Exchange, at: float) -> None:
-        self.log.append(("first_token", at))
+    def first_token(self, exchange: Exchange, at: float, *, hedge: bool = False) -> None:
+        self.log.append(("first_token by hedge" if hedge else "first_token", at))
         self.on_first(exchange)
+
+    def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        self.log.append(("hedge_failed", (reason, retry_after)))
 
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
         self.log.append(("outgrown", tokens))

@@ -100,6 +100,11 @@ class RememberedExchange:
         self.attempts.append(attempt)
         self._world.log.append("forward")
 
+    def hedge(self, attempt: Attempt) -> None:
+        if self.running and not self.saw_token:
+            self.attempts.append(attempt)
+            self._world.log.append("hedge")
+
     def evict(self, reason: Reason) -> None:
         if self.running:
             self.end(Outcome.EVICTED, reason)

@@ -115,6 +115,9 @@ class Fate:
     replica: str = ""
     reserved: int = 0
     attempt: int = 0
+    hedge: int = 0  # the second attempt beside the first, while there is one
+    hedge_replica: str = ""
+    num_hedges: int = 0
     num_settled: int = 0
     dispatches: list[tuple[float, str, Reason]] = field(default_factory=list)
     output_tokens: int = 0  # what it will really make, over all choices
@@ -201,15 +204,37 @@ class World:
     def _event_of(self, fate: Fate, what: str, request_id: int, attempt: int) -> Event | None:
         if what == "leave_queue":
             return RequestCancelled(self.at, request_id) if fate.place == "queued" else None
-        if fate.place != "dispatched" or fate.attempt != attempt:
+        if fate.place != "dispatched" or attempt != (fate.hedge if what.startswith("hedge") else fate.attempt):
             return None  # it ended, or this attempt did
+        return self._attempt_event(fate, what, request_id)
+
+    def _attempt_event(self, fate: Fate, what: str, request_id: int) -> Event:
+        if what.startswith("hedge"):
+            return self._hedge_event(fate, what, request_id)
         if what == "first":
+            fate.hedge = 0
             return FirstToken(self.at, request_id)
         if what == "outgrow":
             return ReservationOutgrown(self.at, request_id, min(fate.output_tokens, fate.reserved + 1))
+        if what == "fail" and fate.hedge:
+            self._go_on_by_hedge(fate)
+            self._plan_answer(fate, first_in=0.05)
         if what == "fail":
             return AttemptFailed(self.at, request_id, self._failure(), self.random.choice((0.0, 0.0, 0.4)))
         return self._end(request_id, fate, what)
+
+    def _hedge_event(self, fate: Fate, what: str, request_id: int) -> Event:
+        if what == "hedge_fail":
+            fate.hedge = 0
+            reason = self.random.choice((Reason.HEDGED, self._failure()))
+            return AttemptFailed(self.at, request_id, reason, hedge=True)
+        self._go_on_by_hedge(fate)
+        self._plan_answer(fate)
+        return FirstToken(self.at, request_id, hedge=True)
+
+    @staticmethod
+    def _go_on_by_hedge(fate: Fate) -> None:
+        fate.attempt, fate.replica, fate.hedge = fate.hedge, fate.hedge_replica, 0
 
     def _failure(self) -> Reason:
         return self.random.choice((Reason.CONNECT_FAILED, Reason.ENGINE_BUSY, Reason.ENGINE_ERROR, Reason.IDLE_TIMEOUT))
@@ -290,6 +315,14 @@ class World:
     def _dispatched(self, decision: Dispatch) -> None:
         fate = self.fates[decision.request_id]
         assert fate.place in {"received", "queued", "dispatched"}
+        if decision.reason is Reason.HEDGED:
+            assert fate.place == "dispatched"
+            assert not fate.hedge
+            assert decision.replica != fate.replica
+            fate.hedge, fate.hedge_replica, fate.num_hedges = decision.attempt, decision.replica, fate.num_hedges + 1
+            what = self.random.choice(("hedge_first", "hedge_first", "hedge_fail"))
+            self._plan(self.at + self.random.random() * 0.1, what, decision.request_id, decision.attempt)
+            return
         fate.place, fate.replica, fate.attempt = "dispatched", decision.replica, decision.attempt
         fate.reserved = decision.reserved_output_tokens
         fate.dispatches.append((self.at, decision.replica, decision.reason))
@@ -297,12 +330,17 @@ class World:
         if dice.random() < traffic.attempt_fails:
             self._plan(self.at + 0.01 + dice.random() * 0.2, "fail", request.request_id, decision.attempt)
             return
+        self._plan_answer(fate, first_in=0.05 + request.prompt_tokens * 2e-5)
+
+    def _plan_answer(self, fate: Fate, first_in: float = 0.0) -> None:
+        """What the attempt that goes on will answer; `first_in` 0: its first token is there."""
+        dice, traffic, request = self.random, self.traffic, fate.arrived
         limit = request.max_output_tokens or 4096
         a_choice = min(1 + int(dice.expovariate(1.0 / traffic.output_tokens)), limit)
         fate.output_tokens = a_choice * request.num_choices
-        first_at = self.at + 0.05 + request.prompt_tokens * 2e-5
-        if request.streaming:
-            self._plan(first_at, "first", request.request_id, decision.attempt)
+        first_at = self.at + first_in
+        if request.streaming and first_in:
+            self._plan(first_at, "first", request.request_id, fate.attempt)
         self._plan_growth(fate, a_choice, first_at)
         end_at = first_at + a_choice * traffic.token_time
         roll = dice.random()
@@ -311,7 +349,7 @@ class World:
             what, end_at = "abort", self.at + dice.random() * (end_at - self.at)
         elif roll < traffic.leaves_engine + traffic.breaks:
             what, end_at = "break", first_at + dice.random() * (end_at - first_at)
-        self._plan(end_at, what, request.request_id, decision.attempt)
+        self._plan(end_at, what, request.request_id, fate.attempt)
 
     def _plan_growth(self, fate: Fate, a_choice: int, first_at: float) -> None:
         passed = fate.reserved

@@ -11,6 +11,7 @@ from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import (
     Adapt,
     Degradation,
+    Hedging,
     Limits,
     Order,
     Policy,
@@ -52,11 +53,18 @@ def test_everybody_is_settled_once_and_a_replay_is_the_same(name: str) -> None:
     settles_everybody_and_replays(RULES[name])
 
 
-def settles_everybody_and_replays(rules: Scheduling) -> None:
+@pytest.mark.parametrize("routing", [RoutingRule.LOAD, RoutingRule.PREDICTED])
+def test_so_they_are_where_some_are_asked_of_two_replicas(routing: RoutingRule) -> None:
+    rules = Scheduling(routing=routing, hedging=Hedging(beyond=Fraction(1, 4)))
+    world = settles_everybody_and_replays(rules, Traffic(rate=15.0, kv_blocks=4000, prompt_tokens=300), 1800)
+    assert sum(fate.num_hedges for fate in world.fates.values()) > 5
+
+
+def settles_everybody_and_replays(rules: Scheduling, traffic: Traffic | None = None, num_events: int = 700) -> World:
     policy, known = policy_under(rules), {PROFILE: profiles.load(PROFILE)}
-    world = World(Governor(policy, known), Traffic(rate=40.0, kv_blocks=600), seed=11)
+    world = World(Governor(policy, known), traffic or Traffic(rate=40.0, kv_blocks=600), seed=11)
     history = []
-    for num, (event, decisions) in enumerate(world.run(700)):
+    for num, (event, decisions) in enumerate(world.run(num_events)):
         history.append((event, msgspec.msgpack.encode(decisions)))
         if num % 200 == 100:
             budgets = (BudgetState("dan", "ttft", 0.97, degrade=True),) if num < 400 else ()
@@ -70,3 +78,4 @@ def settles_everybody_and_replays(rules: Scheduling) -> None:
     again = Governor(policy, known)
     for event, encoded in history:
         assert msgspec.msgpack.encode(again.handle(event)) == encoded
+    return world

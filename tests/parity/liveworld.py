@@ -99,6 +99,9 @@ class LiveExchange:
         self.world.settle_steps(self.replica)
         self.replica.submit(self.world.clock.now, self.job)
 
+    def hedge(self, attempt: Attempt) -> None:
+        raise AssertionError(f"nobody is hedged here: {attempt.replica}")
+
     def evict(self, reason: Reason) -> None:
         raise AssertionError(f"nobody is evicted here: {reason}")
 

@@ -3,8 +3,8 @@
 import pytest
 
 from plimsoll.errors import PolicyError
+from plimsoll.policy.alerts import AlertChannel, AlertRules, Severity
 from plimsoll.policy.document import parse
-from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
 
 BASE = """
 plimsoll: 1

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
+from plimsoll.policy.alerts import AlertChannel, AlertRules, Severity
 from plimsoll.telemetry.alertdesk import Alert, AlertDesk, Message
 
 EVERYTHING = AlertChannel("desk", "DESK", Severity.TICKET)

@@ -9,7 +9,7 @@ import pytest
 from plimsoll.analytics.burn import Burning
 from plimsoll.errors import UsageError
 from plimsoll.ledger.assessment import UNFORESEEN, Outlook, Row
-from plimsoll.policy.policy import AlertChannel, AlertRules, Severity
+from plimsoll.policy.alerts import AlertChannel, AlertRules, Severity
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.burnrate import BurnState
 from plimsoll.telemetry.alertdesk import Alert, Message
