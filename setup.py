@@ -20,9 +20,9 @@ MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
     "admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
-    "governor hedgebudget hedging keeping lifecycle limits lines months outliers placing pool predicting preferring "
-    "prefill prefixes promises queueing register replicas request routing saturation settlement shedding slotline "
-    "tenants tiers timers turns upkeep"
+    "governor hedgebudget hedging keeping lifecycle limits lines months outliers placing pool predicting "
+    "preferring prefill prefiller prefilling prefixes promises queueing register replicas request routing "
+    "saturation settlement shedding slotline tenants tiers timers turns upkeep"
 )
 SIM = (
     "agenda asking batch bound disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate "
@@ -30,7 +30,8 @@ SIM = (
 )
 GATEWAY = (
     "answer attempts auth carrier channel clock connection cors driver enginehead exchange flight hands headers "
-    "hedging intake labels openai origin patches patience prompts reader reading routes sockets stream upstream usage"
+    "hedging intake labels openai origin patches patience prompts reader reading routes siderequest sockets "
+    "stream twohop upstream usage"
 )
 HOT = [
     *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),

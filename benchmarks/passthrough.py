@@ -42,6 +42,9 @@ class PassThrough:
     def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
         pass
 
+    def prefill_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        pass
+
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
         pass
 

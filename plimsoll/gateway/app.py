@@ -96,7 +96,8 @@ class App:
             reasons.append("draining")
         if not self.journal.accepting:
             reasons.append("the journal has no room or cannot be written")
-        replicas = self.prober.replicas.values()
+        serving = {url for pool in self.driver.policy.pools for url in pool.replicas}
+        replicas = [replica for url, replica in self.prober.replicas.items() if url in serving]
         if not any(replica.healthy for replica in replicas):
             reasons += ["no replica is up", *(f"{replica.url}: {replica.why}" for replica in replicas)]
         return reasons

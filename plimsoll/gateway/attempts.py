@@ -55,9 +55,7 @@ class Attempts:
         labels = flight.labels
         streaming = body is not None and body.streaming
         hide_usage = streaming and flight.endpoint in ASKS_FOR_USAGE and body is not None and not body.wants_usage
-        model = dispatch.model
-        if not model and self._aliases and body is not None:
-            model = self._aliases.get((dispatch.pool, body.model), "")
+        model = self._model(flight, dispatch)
         changed = hide_usage or model or dispatch.max_output_tokens or dispatch.priority is not None
         shown_id = b"req-%016x" % flight.request_id
         client_id = labels.client_request_id
@@ -88,7 +86,29 @@ class Attempts:
             add_answer_headers=answer_headers,
             reserved_output_tokens=dispatch.reserved_output_tokens,
             hide_usage=hide_usage,
+            prefill=self._prefill(flight, dispatch, tokens, add_headers) if dispatch.prefill else None,
         )
+
+    def _prefill(self, flight: Flight, dispatch: Dispatch, tokens: TokenClock, add_headers: Headers) -> Attempt | None:
+        """What the engine is sent that computes the prompt first; None where the body cannot ask for that."""
+        body = flight.body
+        if body is None or not body.is_json or body.prompt.num_prompts > 1:
+            return None
+        own = patched(flight, dispatch, self._model(flight, dispatch), ask_for_usage=False)
+        return Attempt(
+            dispatch.prefill,
+            tokens,
+            flight.endpoint,
+            body=patches.for_prefill(flight.exchange.request.body if own is None else own),
+            drop_headers=DROPPED if flight.labels.continues_trace else DROPPED_WITH_STATE,
+            add_headers=(*add_headers, *self._engine_keys.get(dispatch.pool, ())),
+        )
+
+    def _model(self, flight: Flight, dispatch: Dispatch) -> str:
+        """The name to write into the body; "": the client's own stays."""
+        if not dispatch.model and self._aliases and flight.body is not None:
+            return self._aliases.get((dispatch.pool, flight.body.model), "")
+        return dispatch.model
 
 
 def patched(flight: Flight, dispatch: Dispatch, model: str, *, ask_for_usage: bool) -> bytes | None:

@@ -12,10 +12,10 @@ from typing import Final, Protocol
 from plimsoll.gateway.answer import Client, respond
 from plimsoll.gateway.hands import NO_PATH, Answer, ClientRequest, Clock, Hands, Path
 from plimsoll.gateway.headers import DateLine
-from plimsoll.gateway.hedging import RacingExchange
 from plimsoll.gateway.origin import Upstreams
 from plimsoll.gateway.reader import RequestReader, Step
 from plimsoll.gateway.sockets import reset, set_socket_options, tcp_state
+from plimsoll.gateway.twohop import TwoHopExchange
 from plimsoll.policy.policy import GatewayRules
 from plimsoll.slo.outcome import Reason
 
@@ -63,7 +63,7 @@ class ClientConnection(Client):
         self._advancing = False
         self._reading_paused = False
         self._since = 0.0  # idle, lingering or closing since
-        self.exchange: RacingExchange | None = None
+        self.exchange: TwoHopExchange | None = None
         self.keep_alive = True
         self.paused = False
         self._retransmits = 0  # up to the end of the request before
@@ -230,7 +230,7 @@ class ClientConnection(Client):
     def _begin(self) -> None:
         reader, listener = self._reader, self._listener
         self.keep_alive = reader.keep_alive and not listener.draining
-        exchange = self.exchange = RacingExchange(
+        exchange = self.exchange = TwoHopExchange(
             reader.request, self, listener.hands, upstreams=listener.upstreams, clock=listener.clock
         )
         listener.hands.request(exchange)

@@ -26,3 +26,9 @@ class Counts(msgspec.Struct):
     input_tokens_details: Details | None = None
     cache_read_input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
+
+
+class Prefilled(msgspec.Struct):
+    """What the first of two hops answers, as far as the second needs it."""
+
+    kv_transfer_params: msgspec.Raw = msgspec.Raw(b"null")

@@ -28,6 +28,7 @@ from plimsoll.governor.events import (
     DrainStarted,
     FirstToken,
     PolicyChanged,
+    PrefillFailed,
     ReplicaReport,
     ReplicasReported,
     RequestCancelled,
@@ -120,6 +121,10 @@ class Driver:
     def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
         """See `Hands`."""
         self._send(AttemptFailed(at, flight_of(exchange).request_id, reason, retry_after, hedge=True))
+
+    def prefill_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        """See `Hands`."""
+        self._send(PrefillFailed(at, flight_of(exchange).request_id, reason, retry_after))
 
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
         """See `Hands`."""

@@ -77,6 +77,13 @@ class Guard:
         except Exception as fault:
             self._hands.give_up(exchange, fault)
 
+    def prefill_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        """See `Hands`."""
+        try:
+            self._hands.prefill_failed(exchange, reason, retry_after, at)
+        except Exception as fault:
+            self._hands.give_up(exchange, fault)
+
     def ended(self, exchange: Exchange, end: Ended) -> None:
         """See `Hands`."""
         try:

@@ -94,6 +94,7 @@ class Attempt:
         "drop_headers",
         "endpoint",
         "hide_usage",
+        "prefill",
         "replica",
         "reserved_output_tokens",
         "streaming",
@@ -116,6 +117,7 @@ class Attempt:
         add_answer_headers: Headers = (),
         reserved_output_tokens: int = 0,
         hide_usage: bool = False,
+        prefill: "Attempt | None" = None,
     ) -> None:
         self.replica = replica  # base URL, e.g. "http://10.0.0.1:8000"; a path in it is put before the target's
         self.tokens = tokens  # may be shared by all attempts of a request: a failed one has produced no token
@@ -128,6 +130,7 @@ class Attempt:
         self.drop_answer_headers = drop_answer_headers
         self.add_answer_headers = add_answer_headers
         self.reserved_output_tokens = reserved_output_tokens  # 0: nothing was reserved, `outgrown` is never called
+        self.prefill = prefill  # what goes to the engine that computes the prompt first; None: nothing does
         self.hide_usage = hide_usage  # the client did not ask for the stream's usage event: take it out
 
 
@@ -223,6 +226,9 @@ class Hands(Protocol):
 
     def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
         """The second attempt of two is over without a token (`hedged`: it was never sent); the first goes on."""
+
+    def prefill_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        """The engine that should compute the prompt did not: the attempt's replica does both."""
 
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
         """The output passed its reservation (and again at each doubling)."""

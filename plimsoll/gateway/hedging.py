@@ -4,101 +4,63 @@ What the second replica answers is held back until it wins, so nothing of it rea
 anything of the first has, the second can only lose. Where the first fails meanwhile, the second takes its place.
 """
 
-import asyncio
-
-from plimsoll.gateway.enginehead import AnswerHead
 from plimsoll.gateway.exchange import DISPATCHED, HttpExchange
 from plimsoll.gateway.hands import Attempt
 from plimsoll.gateway.headers import forwarded_head
 from plimsoll.gateway.origin import Origin
 from plimsoll.gateway.reading import Reading, engine_fault
+from plimsoll.gateway.siderequest import SideRequest
 from plimsoll.gateway.upstream import UpstreamConnection
 from plimsoll.slo.outcome import Phase, Reason
 
 _CONNECT, _PREFILL, _DECODE = Phase.CONNECT, Phase.PREFILL, Phase.DECODE
 
 
-class Rival:
-    """The second attempt. Implements `upstream.Receiver`, and `origin.Caller` for its own dial."""
+class Rival(SideRequest):
+    """The second attempt."""
 
     def __init__(self, race: "RacingExchange", attempt: Attempt, origin: Origin, head: bytes, body: bytes) -> None:
+        super().__init__(attempt, origin, head, body)
         self._race = race
-        self._origin = origin
-        self._body = body
-        self.attempt = attempt
-        self.head = head  # of the request
-        self.upstream: UpstreamConnection | None = None
-        self.dial: asyncio.Task[None] | None = None
         self.reading: Reading | None = None
         self.adopted = False  # it is the exchange's only attempt now
         self._held: list[bytes] = []
-
-    def start(self) -> None:
-        """Send it, or dial first."""
-        upstream = self._origin.take()
-        if upstream is None:
-            self.dial = self._origin.dial(self)
-        else:
-            self._send(upstream)
-
-    def drop(self) -> None:
-        """It lost: its engine is told by closing the connection."""
-        dial, self.dial = self.dial, None
-        if dial is not None:
-            dial.cancel()
-        upstream, self.upstream = self.upstream, None
-        if upstream is not None:
-            upstream.abort()
 
     def held(self) -> bytes:
         """What it has answered so far."""
         return b"".join(self._held)
 
-    # --- what its connection reports ---
-
     def connected(self, upstream: UpstreamConnection) -> None:
-        """The dialled connection stands."""
+        """See `origin.Caller`."""
         if self.adopted:
             self._race.connected(upstream)
-        elif self.dial is None:
-            upstream.abort()
         else:
-            self.dial = None
-            self._send(upstream)
+            super().connected(upstream)
 
     def not_connected(self) -> None:
-        """Dialling failed."""
+        """See `origin.Caller`."""
         if self.adopted:
             self._race.not_connected()
-        elif self.dial is not None:
-            self.dial = None
-            self._race.rival_failed(self, Reason.CONNECT_FAILED, 0.0)
+        else:
+            super().not_connected()
 
-    def interim(self, head: AnswerHead) -> None:
-        """A 1xx answer: the client has seen none of it, and need not."""
-
-    def received(self, upstream: UpstreamConnection, body: bytes) -> None:
-        """More of its answer."""
+    def answered(self, upstream: UpstreamConnection, body: bytes) -> None:
+        """See `SideRequest`."""
         reading = self.reading or self._begin(upstream)
         if reading is None or reading.scanner is None:
             return
         scanner = reading.scanner
         self._held.append(scanner.feed(body) if body else body)
         if scanner.error is not None:
-            self._race.rival_failed(self, Reason.ENGINE_ERROR, 0.0)
+            self.failed(Reason.ENGINE_ERROR, 0.0)
         elif scanner.new_tokens:
             self._race.rival_won(self, reading, scanner.new_tokens)
         elif upstream.complete:
-            self._race.rival_failed(self, Reason.BAD_UPSTREAM, 0.0)
+            self.failed(Reason.BAD_UPSTREAM, 0.0)
 
-    def lost(self, upstream: UpstreamConnection, reason: Reason) -> None:
-        """Its connection broke."""
-        self.upstream = None
-        self._race.rival_failed(self, reason, 0.0)
-
-    def _send(self, upstream: UpstreamConnection) -> None:
-        self.upstream = upstream
-        upstream.send(self, self.head, self._body, head_only=False)
+    def failed(self, reason: Reason, retry_after: float) -> None:
+        """See `SideRequest`."""
+        self._race.rival_failed(self, reason, retry_after)
 
     def _begin(self, upstream: UpstreamConnection) -> Reading | None:
         """Its head is there; None where no stream can come of it."""
@@ -110,7 +72,7 @@ class Rival:
         if fault is None and (head.status >= 400 or reading.scanner is None):
             fault = Reason.ENGINE_ERROR  # what the request itself deserves, the first replica will say
         if fault is not None:
-            self._race.rival_failed(self, fault, head.retry_after)
+            self.failed(fault, head.retry_after)
             return None
         self.reading = reading
         return reading
@@ -149,7 +111,7 @@ class RacingExchange(HttpExchange):
             self.rival_failed(rival, Reason.HEDGED, 0.0)
             return
         self._rival = None
-        super()._let_go()
+        self._leave_first()
         self._adopt(rival)
         self._by_hedge = True
         self._patience.last_read_at = self._clock()
@@ -176,7 +138,7 @@ class RacingExchange(HttpExchange):
             super()._attempt_failed(reason, retry_after)
             return
         self._rival = None
-        super()._let_go()
+        self._leave_first()
         self._adopt(rival)
         self._hands.attempt_failed(self, reason, retry_after, self._clock())
         if (held := rival.held()) and self._state == DISPATCHED:
@@ -186,6 +148,10 @@ class RacingExchange(HttpExchange):
         rival, self._rival = self._rival, None
         if rival is not None:
             rival.drop()
+        super()._let_go()
+
+    def _leave_first(self) -> None:
+        """The first attempt's connection is closed."""
         super()._let_go()
 
     def _adopt(self, rival: Rival) -> None:

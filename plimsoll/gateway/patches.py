@@ -17,6 +17,11 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 _COLON = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
 _COMMA = re.compile(rb"[ \t\r\n]*,?[ \t\r\n]*")
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}:,]', re.DOTALL)
+_NOT_OF_ONE_TOKEN: Final = ("stream_options", "min_tokens")
+_KEEP_CACHE: Final = (
+    b'{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,'
+    b'"remote_host":null,"remote_port":null}'
+)
 _USAGE: Final = b'{"include_usage":true}'
 
 
@@ -49,6 +54,21 @@ def ask_for_usage(body: bytes, *, says_stream_options: bool) -> bytes:
     options = body[span[0] : span[1]]
     changed = put(options, "include_usage", b"true") if options.startswith(b"{") else _USAGE
     return _joined(body, span[0], changed, span[1])
+
+
+def for_prefill(body: bytes) -> bytes:
+    """The body as vLLM wants it from who will have another engine decode: one token, no stream, the cache kept.
+
+    See `twohop`. Members are written anew in their order, their values stay byte for byte.
+    """
+    members = _members.decode(body)
+    for name in _NOT_OF_ONE_TOKEN:
+        members.pop(name, None)
+    members["stream"], members["max_tokens"] = Raw(b"false"), Raw(b"1")
+    if "max_completion_tokens" in members:
+        members["max_completion_tokens"] = Raw(b"1")
+    members["kv_transfer_params"] = Raw(_KEEP_CACHE)
+    return msgspec.json.encode(members)
 
 
 def _joined(body: bytes, end: int, middle: bytes, start: int) -> bytes:

@@ -183,12 +183,12 @@ class Prober:
     def _replicas_of(self, policy: Policy) -> dict[str, ReplicaProbe]:
         replicas = {}
         for pool in policy.pools:
-            for url in pool.replicas:
+            for url in (*pool.replicas, *pool.prefill):
                 known = self.replicas.get(url) or self._met.get(url)
                 if known is None or known.engine != pool.engine:
                     known = ReplicaProbe(url, pool.engine, _key(pool), self._clock)
                 known.tls = self.contexts.get(url)
-                known.pages = _pages_of(pool, pool.replicas.index(url))
+                known.pages = _pages_of(pool, pool.replicas.index(url)) if url in pool.replicas else ()
                 replicas[url] = known
         return replicas
 

@@ -64,7 +64,7 @@ def engine_contexts(policy: Policy) -> Mapping[str, ssl.SSLContext]:
             except (OSError, ValueError) as error:
                 wrong = f"pool {pool.name}: cannot speak TLS with {_files(pool.tls)}: {_why(error)}"
                 raise UsageError(wrong) from error
-            contexts |= dict.fromkeys(pool.replicas, context)
+            contexts |= dict.fromkeys((*pool.replicas, *pool.prefill), context)
     return contexts
 
 

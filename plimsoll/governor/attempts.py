@@ -32,6 +32,10 @@ DOWN: Final = frozenset({Reason.CONNECT_FAILED, Reason.CONNECTION_LOST})
 """Failures after which a replica gets nothing until its next good report."""
 
 
+TRANSFER: Final = frozenset({Reason.ENGINE_ERROR, Reason.BAD_UPSTREAM})
+"""What a replica answers that could not take a cache over."""
+
+
 class Attempts:
     """Between a dispatch and its end."""
 
@@ -57,8 +61,14 @@ class Attempts:
             self._hedging.attempt_failed(pool, request, event)
             return
         replica = pool.replicas[request.replica_index]
-        self._blame(pool, replica, event)
+        may_be_transfer = request.prefiller is not None and reason in TRANSFER
+        if not may_be_transfer:
+            self._blame(pool, replica, event)
         self._endings.attempt_over(pool, replica, request)
+        if may_be_transfer:  # the same replica may well answer when it computes the prompt itself
+            request.whole = True
+            request.prefiller = None
+            request.tried &= ~replica.bit
         retries = self._register.policy.scheduling.retries
         if reason in RETRIED and request.attempts <= retries and pool.reachable(request.tried):
             self._dispatcher.enqueue(pool, request, at, again=True)

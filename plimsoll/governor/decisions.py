@@ -38,6 +38,7 @@ class Dispatch(Struct, frozen=True, gc=False, tag=True):
     priority: int | None = None  # for engines that schedule by priority
     degraded: str = ""  # what was taken from it; "": nothing
     attempt: int = 1
+    prefill: str = ""  # the engine that computes the prompt first; "": the replica does
 
 
 class Shed(Struct, frozen=True, gc=False, tag=True):

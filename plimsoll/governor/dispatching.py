@@ -9,6 +9,7 @@ from plimsoll.governor.keeping import is_kept
 from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.preferring import due_at
+from plimsoll.governor.prefilling import leave_prefiller, send_to_prefiller
 from plimsoll.governor.queueing import charge_for
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
@@ -159,6 +160,8 @@ class Dispatcher:
         request.step(DISPATCH)
         if waited:
             self.left_queue(pool, request, at)
+        if pool.prefillers:
+            send_to_prefiller(pool, request, at)
         self._occupy(pool, replica, request, at)
         self._charge(pool, request, at, waited=waited)
         request.attempts += 1
@@ -187,11 +190,14 @@ class Dispatcher:
                 request.tier.rank if pool.engine_priority else None,
                 request.degraded,
                 request.attempts,
+                "" if request.prefiller is None or reason is Reason.HEDGED else request.prefiller.name,
             )
         )
 
     def vacate(self, pool: Pool, replica: Replica, request: Request) -> None:
         """The request is no longer on the replica."""
+        if request.prefill_tokens:
+            leave_prefiller(request)
         pool.lending.unbook(request)
         replica.release(request)
         pool.num_in_flight -= 1
@@ -212,7 +218,7 @@ class Dispatcher:
             cached = min(holders.held(replica.bit) * request.prefix_block_tokens, request.prompt_tokens)
             pool.prefixes.sent(request.prefix_hashes, holders, replica.bit)
         request.cached_estimate = cached
-        request.pending_prompt = request.prompt_tokens - cached
+        request.pending_prompt = request.prompt_tokens - cached if request.prefiller is None else 0
         request.prompt_ahead = replica.pending_prompt + request.pending_prompt
         if not request.streaming:
             token_time = pool.prompt_pace.token_time()
@@ -221,7 +227,9 @@ class Dispatcher:
         request.pool_index, request.replica_index = pool.index, replica.index
         request.replica_name = replica.name
         request.dispatched_at = at
-        if replica.predictor is not None:
+        if request.prefiller is not None:
+            request.predicted_ttft = request.predicted_itl = 0.0
+        elif replica.predictor is not None:
             running, context = replica.num_in_flight, replica.context
             request.predicted_ttft = replica.predictor.ttft(request.prompt_ahead, running, context)
             request.predicted_itl = replica.predictor.itl(

@@ -113,6 +113,15 @@ class AttemptFailed(Struct, frozen=True, gc=False, tag=True):
     hedge: bool = False  # the second attempt of two; the first goes on (`hedged`: it came too late to be sent)
 
 
+class PrefillFailed(Struct, frozen=True, gc=False, tag=True):
+    """The engine that should compute a prompt apart did not; the hands go on with the replica alone."""
+
+    at: float
+    request_id: int
+    reason: Reason
+    retry_after: float = 0.0  # s, as it asked; 0: it did not say
+
+
 class ReservationOutgrown(Struct, frozen=True, gc=False, tag=True):
     """The output passed its reservation (and again at each doubling); `tokens` is the output so far."""
 
@@ -224,6 +233,7 @@ Event = (
     | RequestCancelled
     | FirstToken
     | AttemptFailed
+    | PrefillFailed
     | ReservationOutgrown
     | RequestFinished
     | ReplicasReported

@@ -13,6 +13,7 @@ from typing import Final, cast
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import IllegalTransition
+from plimsoll.governor import prefilling
 from plimsoll.governor.attempts import Attempts
 from plimsoll.governor.decisions import Decision, WakeAt
 from plimsoll.governor.dispatching import Dispatcher, Outbox
@@ -24,6 +25,7 @@ from plimsoll.governor.events import (
     Event,
     FirstToken,
     PolicyChanged,
+    PrefillFailed,
     ReplicasReported,
     RequestArrived,
     RequestCancelled,
@@ -209,12 +211,12 @@ class Governor:
         at = event.at
         request.first_token_at = at
         pool = self._pool(request)
-        if event.hedge or request.twin is not None:
+        if request.prefiller is not None:
+            prefilling.first_token(request)
+        if pool.hedges is not None or request.twin is not None or event.hedge:
             self._hedging.first_token(pool, request, event)
         replica = pool.replicas[request.replica_index]
         replica.prompt_done(request)
-        if pool.hedges is not None and not event.hedge:
-            pool.hedges.first_token(request.predicted_ttft, event.at - request.dispatched_at)
         if replica.predictor is not None:
             replica.predictor.first_token(request.predicted_ttft, at - request.dispatched_at)
         if request.sequence & SAMPLED == 0:
@@ -239,12 +241,6 @@ class Governor:
         elif pool.num_waiting:
             self.dispatcher.fill(pool, replica, end.at)
 
-    def _attempt_failed(self, event: AttemptFailed) -> None:
-        self._attempts.failed(self._open(event.request_id, "attempt_failed"), event)
-
-    def _outgrown(self, event: ReservationOutgrown) -> None:
-        self._attempts.outgrown(self._open(event.request_id, "outgrow"), event)
-
     def _cancelled(self, event: RequestCancelled) -> None:
         if event.request_id not in self._requests and self._outbox.has_just_expired(event.request_id):
             return  # its time was over before its client left; the timer was late
@@ -257,32 +253,23 @@ class Governor:
 
     def _refused(self, event: RequestRefused) -> None:
         """Counted and settled like one that came whole."""
-        request = self._receive(
-            RequestArrived(
-                event.at,
-                event.request_id,
-                event.tenant,
-                event.model,
-                0,
-                client_request_id=event.client_request_id,
-                trace_id=event.trace_id,
-                parent_span_id=event.parent_span_id,
-            )
-        )
+        names = {name: getattr(event, name) for name in ("client_request_id", "trace_id", "parent_span_id")}
+        request = self._receive(RequestArrived(event.at, event.request_id, event.tenant, event.model, 0, **names))
         self._endings.reject(request, event.reason, "", event.at, say=False)
-
-    # --- everything else -------------------------------------------------------------------------------------------
 
     def _rarer(self, kind: type, event: Event) -> None:
         if kind is _ReservationOutgrown:
-            self._outgrown(cast(ReservationOutgrown, event))
+            outgrown = cast(ReservationOutgrown, event)
+            self._attempts.outgrown(self._open(outgrown.request_id, "outgrow"), outgrown)
         elif kind is _ReplicasReported:
             self._upkeep.replicas_reported(cast(ReplicasReported, event))
         elif isinstance(event, TimerFired):
             self._hedging.look(event.at)
             self._upkeep.timer_fired(event.at)
         elif isinstance(event, AttemptFailed):
-            self._attempt_failed(event)
+            self._attempts.failed(self._open(event.request_id, "attempt_failed"), event)
+        elif isinstance(event, PrefillFailed):
+            prefilling.failed(self.register.pools, self._open(event.request_id, "prefill_failed"), event)
         elif isinstance(event, RequestCancelled):
             self._cancelled(event)
         elif isinstance(event, RequestRefused):

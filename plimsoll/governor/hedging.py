@@ -41,15 +41,17 @@ class Hedging:
                 self._hedge(self._register.pools[request.pool_index], request, at)
 
     def first_token(self, pool: Pool, request: Request, event: FirstToken) -> None:
-        """One of two places showed the first token: the other one is given back."""
-        twin = request.twin
+        """Of two places the other one is given back; when a first token came is learnt in any case."""
+        twin, hedges = request.twin, pool.hedges
+        if hedges is not None:
+            hedges.first_token(request.predicted_ttft, event.at - request.dispatched_at)
+        if twin is None and not event.hedge:
+            return
         if twin is None:
             raise IllegalTransition(request.id, STATES[request.state], "first_token of a hedge")
         first = pool.replicas[request.replica_index]
         second = pool.replicas[twin.replica_index]
         if event.hedge:
-            if pool.hedges is not None:
-                pool.hedges.first_token(request.predicted_ttft, event.at - request.dispatched_at)
             if first.predictor is not None:  # it takes at least that long there
                 first.predictor.first_token(request.predicted_ttft, event.at - request.dispatched_at)
             if second.predictor is not None:
@@ -57,8 +59,8 @@ class Hedging:
         self.one_left(pool, request, hedge_left=event.hedge)
         request.hedge = "won" if event.hedge else "lost"
         request.predicted_ttft = 0.0 if event.hedge else request.predicted_ttft
-        if pool.hedges is not None:
-            pool.hedges.num_won += event.hedge
+        if hedges is not None:
+            hedges.num_won += event.hedge
         self._dispatcher.fill(pool, first if event.hedge else second, event.at)
 
     def attempt_failed(self, pool: Pool, request: Request, event: AttemptFailed) -> None:

@@ -10,6 +10,7 @@ from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.hedgebudget import HedgeBudget
 from plimsoll.governor.predicting import Common, Predictor
 from plimsoll.governor.prefill import PromptPace
+from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.prefixes import PrefixIndex
 from plimsoll.governor.queueing import Lane
 from plimsoll.governor.replicas import UNLIMITED, Replica
@@ -35,6 +36,7 @@ class Pool:
         self.prompt_token_time = 0.0  # s a prompt token on an idle replica; with a profile …
         self.token_time = 0.0  # … and an output token
         self.replicas: list[Replica] = []
+        self.prefillers: list[Prefiller] = []  # engines that only compute prompts
         self.lanes: list[Lane] = []
         self.lending = Lending([], None)
         self.prefixes = PrefixIndex(PREFIX_HASHES)
@@ -107,6 +109,8 @@ class Pool:
             lane.deficit = float(rules.deficit) if self.preference else 0.0
         self._start_lending([wait_of(tier) for tier in lanes] or [DEFAULT_WAIT])
         self._place_replicas(policy.replicas)
+        known = {prefiller.name: prefiller for prefiller in self.prefillers}
+        self.prefillers = [known.get(name) or Prefiller(name) for name in policy.prefill]
         for replica in self.replicas:
             self.resize(replica)
             self._predict_for(replica)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.months import Month
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.rules import Rules
@@ -28,6 +29,7 @@ class Register:
         self.by_model: dict[str, list[Pool]] = {}
         self.adapters: set[str] = set()  # names among the models that are LoRA adapters
         self.by_replica: dict[str, list[tuple[Pool, Replica]]] = {}
+        self.prefillers: dict[str, Prefiller] = {}  # a URL belongs to one pool
         self._months: dict[str, Month] = {}
 
     def apply(self, policy: Policy, at: float) -> list[Request]:
@@ -151,7 +153,7 @@ class Register:
             if pool.name not in named:
                 pool.close()
         self.by_model, self.by_replica = {}, {}
-        self.adapters = set()
+        self.adapters, self.prefillers = set(), {}
         used = self._used_tiers(policy)
         for pool_policy in policy.pools:
             pool = by_name.get(pool_policy.name) or self._new_pool(pool_policy.name)
@@ -160,6 +162,7 @@ class Register:
                     request.lane = self.lane_for(request)
             pool.apply(pool_policy, policy, self.rules, used, self.profiles.get(pool_policy.engine_profile))
             self.adapters.update(pool_policy.adapters)
+            self.prefillers.update({prefiller.name: prefiller for prefiller in pool.prefillers})
             for model in dict.fromkeys([pool_policy.model, *pool_policy.aliases, *pool_policy.adapters]):
                 self.by_model.setdefault(model, []).append(pool)
             for replica in pool.replicas:

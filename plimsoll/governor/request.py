@@ -8,6 +8,7 @@ from msgspec.structs import astuple
 from plimsoll.governor.counts import Counts
 from plimsoll.governor.events import NO_OUTPUT, Criticality, Endpoint, ReplicaReport, RequestArrived
 from plimsoll.governor.lifecycle import RECEIVED, next_state
+from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.prefixes import Holders
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue
@@ -111,6 +112,9 @@ class Request:
         self.first_token_at = 0.0
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …
         self.report_age = 0.0
+        self.prefiller: Prefiller | None = None  # computes its prompt apart …
+        self.prefill_tokens = 0  # … and still has so many of it to come, as far as we know
+        self.whole = False  # its transfer failed: one engine does both
         self.twin: Request | None = None  # a second place, while it is hedged
         self.hedge = ""  # what became of it: "asked", "won", "lost", "failed"
 

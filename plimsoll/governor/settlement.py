@@ -181,6 +181,7 @@ class Settler:
             request.parent_span_id,
             request.prompt_entropy, end.engine_rtt, end.engine_retransmits, end.client_rtt, end.client_retransmits,
             request.hedge,
+            "" if request.prefiller is None else request.prefiller.name,
         )
         # fmt: on
 

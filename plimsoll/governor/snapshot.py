@@ -43,6 +43,17 @@ class ReplicaState(Struct, frozen=True):
     itl_factor: float | None = None
 
 
+class PrefillerState(Struct, frozen=True):
+    """One engine that only computes prompts."""
+
+    replica: str
+    healthy: bool
+    routable: bool  # healthy, not left alone
+    pending_prompt: int  # prompt tokens sent there and not computed yet, as far as is known
+    sent: int  # requests
+    failed: int  # … that it did not compute; the replica did
+
+
 class PoolState(Struct, frozen=True):
     """One pool."""
 
@@ -55,6 +66,7 @@ class PoolState(Struct, frozen=True):
     degradation_level: int = 0
     hedges: int = 0  # second replicas asked
     hedges_won: int = 0  # … that showed the first token
+    prefillers: tuple[PrefillerState, ...] = ()
 
 
 class TenantState(Struct, frozen=True):
@@ -143,9 +155,17 @@ def _counts(counts: Counts) -> CountState:
 def _pool(register: Register, pool: Pool, at: float) -> PoolState:
     names = [tier.name for tier in register.ranked] if len(pool.lanes) == len(register.ranked) else ["all"]
     replicas = tuple([_replica(pool, replica, names, at) for replica in pool.replicas])
+    prefillers = tuple(
+        [
+            PrefillerState(p.name, p.healthy, p.routable(at), p.pending_prompt, p.num_sent, p.num_failed)
+            for p in pool.prefillers
+        ]
+    )
     hedges = (0, 0) if pool.hedges is None else (pool.hedges.num, pool.hedges.num_won)
     full, level = saturation(pool, at), 0 if pool.ladder is None else pool.ladder.level
-    return PoolState(pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, full, replicas, level, *hedges)
+    return PoolState(
+        pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, full, replicas, level, *hedges, prefillers
+    )
 
 
 def _tenant(account: Account, at: float) -> TenantState:

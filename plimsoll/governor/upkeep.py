@@ -31,7 +31,10 @@ class Upkeep:
 
     def replicas_reported(self, event: ReplicasReported) -> None:
         """Health, capacity and state, as the replicas say."""
+        prefillers = self._register.prefillers
         for report in event.reports:
+            if prefillers and (prefiller := prefillers.get(report.replica)) is not None:
+                prefiller.reported(report)
             for pool, replica in self._register.by_replica.get(report.replica, []):
                 pool.reported(replica, report)
                 if replica.pending_prompt:

@@ -70,6 +70,8 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         adapters=tuple([adapter for adapter, _ in section.texts("adapters")]),
         engine_key=_read_variable(section),
         engine_priority=section.flag("engine_priority", False),
+        prefill=_read_replicas(section, urls, name, "prefill"),
+        prefill_from=section.whole("prefill_from", 0, least=0, parse=parse_tokens),
         tls=_read_tls(section),
         exporters=_read_exporters(section),
         overrides=_read_overrides(section),
@@ -79,6 +81,10 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         section.fault("overrides", "there is no profile to differ from", "give profile too")
     if section.has("tls") and pool.replicas and not any(url.startswith("https:") for url in pool.replicas):
         section.fault("tls", "no replica of this pool is https")
+    if pool.prefill and section.has("engine") and pool.engine != Engine.VLLM:
+        section.fault("prefill", f"{pool.engine} has no such protocol", "engine: vllm, started with a KV connector")
+    if pool.prefill_from and not pool.prefill:
+        section.fault("prefill_from", "no engine computes prompts apart", "give prefill too")
     _check_capacity(section, pool)
     if pool.max_context is not None and (pool.max_prompt_tokens or pool.min_prompt_tokens) > pool.max_context:
         section.fault("max_context", f"{pool.max_context} tokens hold no prompt of this pool's range")
@@ -135,13 +141,13 @@ def _read_pages(section: Section, name: str, num_replicas: int) -> tuple[str, ..
     return tuple(found)
 
 
-def _read_replicas(section: Section, known: dict[str, str], pool: str) -> tuple[str, ...]:
+def _read_replicas(section: Section, known: dict[str, str], pool: str, key: str = "replicas") -> tuple[str, ...]:
     found = []
-    texts = section.texts("replicas")
-    if section.has("replicas") and not texts:
-        section.fault("replicas", "at least one is needed", 'for example ["http://10.0.0.1:8000"]')
+    texts = section.texts(key)
+    if section.has(key) and not texts:
+        section.fault(key, "at least one is needed", 'for example ["http://10.0.0.1:8000"]')
     for i, (text, line) in enumerate(texts):
-        path, url = f"{section.at('replicas')}[{i}]", text.strip().rstrip("/")
+        path, url = f"{section.at(key)}[{i}]", text.strip().rstrip("/")
         wrong = _wrong_with(url)
         if wrong:
             section.faults.add(path, line, wrong, "for example http://10.0.0.1:8000")

@@ -76,6 +76,7 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     client_retransmits: int | None = None
     hedge: str = ""  # "": one attempt at a time; else what became of a second one
     # beside the first: "won", "lost", "failed", or "asked" where all ended before either showed a token
+    prefill: str = ""  # the engine that computed the prompt for the replica; "": the replica itself
 
 
 def format_request_id(request_id: int) -> str:

@@ -41,6 +41,11 @@ class Fleet:
         for pool in policy.pools:
             if pool.engine_profile not in profiles:
                 raise ProfileError(f"pool {pool.name} names no profile: nobody knows how its engines behave")
+            if pool.prefill:
+                raise ProfileError(
+                    f"pool {pool.name}: engines apart for prompts are simulated as parts of one: leave out `prefill` "
+                    "and name a profile with `disaggregation`"
+                )
             for name in pool.replicas:
                 self.numbers[name] = len(self.replicas)
                 self.profiles.append(profiles[pool.engine_profile])

@@ -110,8 +110,7 @@ class Simulation:
         return self._began and self._next is None and not self._flights
 
     @property
-    def num_open(self) -> int:
-        """Requests that have arrived and not ended."""
+    def num_open(self) -> int:  # that have arrived and not ended
         return len(self._flights)
 
     def _happen(self, until: float) -> bool:

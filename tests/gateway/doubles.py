@@ -97,6 +97,9 @@ class Recorder:
     def hedge_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
         self.log.append(("hedge_failed", (reason, retry_after)))
 
+    def prefill_failed(self, exchange: Exchange, reason: Reason, retry_after: float, at: float) -> None:
+        self.log.append(("prefill_failed", (reason, retry_after)))
+
     def outgrown(self, exchange: Exchange, tokens: int, at: float) -> None:
         self.log.append(("outgrown", tokens))
 
