@@ -4,7 +4,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ import pytest
 from plimsoll.load.children import Child, Children, plimsoll
 from plimsoll.policy.document import parse
 from plimsoll.policy.yamltext import dump
+from plimsoll.slo.burnrate import burn_rules
 from plimsoll.telemetry.dashboards import dashboards
-from plimsoll.telemetry.rules import rules
+from plimsoll.telemetry.rules import ALERT, duration, rules
 from tests.real.parts import ROOT, SENDERS, Gateway, address, free_port, gateway, policy_text
 
 pytestmark = pytest.mark.real
+SHORTEST = duration(burn_rules(Fraction(99, 100), 86_400)[0].long)
 EMULATE = ("emulate", "--profile", "tiny-vllm-cpu", "--model", "tiny", "--speed", "20")
 
 
@@ -68,14 +72,19 @@ def ask(url: str, query: str) -> list[Any]:
     return result
 
 
-def send(served: Gateway, num: int) -> list[int]:
+def send(served: Gateway, num: int, patience: float = 10.0) -> list[int]:
+    """That many requests of two gold tenants, eight at a time; their statuses, 0 where the client went away."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3, "stream": True}
-    statuses = []
-    with httpx.Client(timeout=10) as client:
-        for number in range(num):
+    with httpx.Client(timeout=patience) as client, ThreadPoolExecutor(8) as threads:
+
+        def one(number: int) -> int:
             headers = {"authorization": f"Bearer {SENDERS[number % 2].key}"}
-            statuses.append(client.post(f"{served.url}/v1/chat/completions", json=body, headers=headers).status_code)
-    return statuses
+            try:
+                return client.post(f"{served.url}/v1/chat/completions", json=body, headers=headers).status_code
+            except httpx.TimeoutException:
+                return 0
+
+        return list(threads.map(one, range(num)))
 
 
 @contextmanager
@@ -123,9 +132,12 @@ def queries(native: bool) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_alerts_fire_on_a_fault_and_resolve_after_it(tmp_path: Path) -> None:
-    """The engine dies: every budget burns, Alertmanager hears of it, and hears the end once the engine is back."""
+    """The engine dies: every budget burns, Alertmanager hears of it, and hears the end once the engine is back.
+
+    The short window is five minutes, so this takes six.
+    """
     alertmanager = binary("prometheus-alertmanager", "prometheus-alertmanager")
     port = free_port()
     (tmp_path / "am.yml").write_text("route: {receiver: none, group_wait: 1s}\nreceivers: [{name: none}]\n")
@@ -146,16 +158,18 @@ alerting: {{alertmanagers: [{{static_configs: [{{targets: ["127.0.0.1:{port}"]}}
         until(lambda: ready(f"http://127.0.0.1:{port}/-/ready"))
         with prometheus(tmp_path, served.admin_url, more) as url:
             until(lambda: send(served, 20).count(200) == 20 and bool(ask(url, "plimsoll_requests_total")))
-            assert not alerts(port)
+            assert not paged(port)
             engine.process.kill()
-            until(lambda: bool(send(served, 20)) and "PlimsollBudgetBurn" in alerts(port), 120)
+            until(lambda: bool(send(served, 16, 3.0)) and paged(port), 120)
             start()
-            until(lambda: bool(send(served, 20)) and "PlimsollBudgetBurn" not in alerts(port), 240)
+            until(lambda: bool(send(served, 16, 3.0)) and not paged(port), 600)
 
 
-def alerts(port: int) -> set[str]:
+def paged(port: int) -> bool:
+    """Whether Alertmanager has the alert of the shortest windows: longer ones rightly outlive the fault."""
     found = httpx.get(f"http://127.0.0.1:{port}/api/v2/alerts", params={"active": "true"}, timeout=5).json()
-    return {each["labels"]["alertname"] for each in found}
+    labels = [each["labels"] for each in found]
+    return any(each["alertname"] == ALERT and each["window"] == SHORTEST for each in labels)
 
 
 def until(holds: Callable[[], bool], within: float = 60.0) -> None:
