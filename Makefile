@@ -58,8 +58,10 @@ lint: $(stamp)-test
 types: $(stamp)-test
 	$(bin)/mypy
 
+# One process a core; what needs real components runs alone, since it measures or fills a machine.
 unit: $(stamp)-test system
-	$(bin)/python -m pytest -m "not long"
+	$(bin)/python -m pytest -m "not long and not real" -n auto --maxprocesses 8 --dist worksteal
+	$(bin)/python -m pytest -m "real and not long"
 
 test-long: $(stamp)-test system
 	$(bin)/python -m pytest -m "long" --timeout 3600
