@@ -1,71 +1,159 @@
-"""How often a diagnosis names what was injected: episodes of every kind, a confusion matrix, and seconds an hour takes.
+"""How often a diagnosis names what was injected: episodes of every kind, a confusion matrix, and CPU s an hour takes.
 
-`python -m benchmarks.diagnosis [EPISODES] [KIND …] [--half even|odd]`. Parameters were chosen on even seeds; odd ones
-(another engine, other traffic) are for reporting. Incidents in which the victim missed fewer than five objectives are
-counted apart: there was nothing to explain.
+`python -m benchmarks.diagnosis [EPISODES] [KIND …] [odd] [--keep FILE]`. Parameters were chosen on even seeds; odd ones
+(another engine, other traffic, other scheduling) are for reporting. Incidents in which the victim missed fewer than
+five objectives are counted apart: there was nothing to explain. With `--keep` each episode's outcome is a line of FILE,
+and what is there already is not run again: the whole set can be made in pieces, on one core. `pairs` stands for all
+incidents of two causes, `all` for every kind, pairs, and four times as many episodes without any fault.
 """
 
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
-from benchmarks.episodes import KINDS, VICTIM, episode
+from benchmarks.episodes import KINDS, PAIRS, VICTIM, episode
 from plimsoll.diagnosis.diagnose import Mechanism, diagnose
+from plimsoll.diagnosis.enginesignals import States
 from plimsoll.diagnosis.visits import visits_of
 
-MECHANISMS = {
+_COMPUTE = {Mechanism.COMPUTE}
+MECHANISMS: dict[str, set[Mechanism]] = {
     "neighbour_long_prompts": {Mechanism.NEIGHBOUR},
     "neighbour_surge": {Mechanism.NEIGHBOUR},
-    "own_longer_prompts": {Mechanism.COMPUTE},
-    "own_longer_answers": {Mechanism.COMPUTE},
+    "own_longer_prompts": _COMPUTE,
+    "own_longer_answers": _COMPUTE,
     "own_surge": {Mechanism.SCHEDULING, Mechanism.COMPUTE},
     "overload": {Mechanism.SCHEDULING},
     "cache_misses": {Mechanism.SCHEDULING, Mechanism.COMPUTE},
-    "slow_replica": {Mechanism.COMPUTE},
-    "slower_engines": {Mechanism.COMPUTE},
+    "slow_replica": _COMPUTE,
+    "slower_engines": _COMPUTE,
     "upstream": {Mechanism.OUTSIDE},
     "kv_exhaustion": {Mechanism.SCHEDULING},
+    "preemption_storm": {Mechanism.SCHEDULING},
+    "replica_lost": {Mechanism.SCHEDULING},
     "no_fault": {Mechanism.NONE},
 }
-"""Right answers: a load that is too much for all shows in steps first and in queues later."""
+"""Right answers: a load that is too much for all shows in steps first and in queues later. Others: the compute path."""
+
+
+class Outcome(Struct, frozen=True):
+    """What a diagnosis made of one episode; `named` is empty where nothing was, `ran` is CPU s for 100,000 rows."""
+
+    kind: str
+    seed: int
+    num_bad: int
+    named: str
+    second: str
+    mechanism: Mechanism
+    right: bool
+    both: bool  # of a pair: both causes are among those named
+    ran: float
+
+    @property
+    def is_incident(self) -> bool:
+        """Whether there is something to explain, or nothing that should be explained."""
+        return self.kind == "no_fault" or self.num_bad >= 5
+
+    @property
+    def right_mechanism(self) -> bool:
+        """Of a pair: that of either."""
+        return any(self.mechanism in MECHANISMS.get(name, _COMPUTE) for name in self.kind.split("+"))
+
+
+def judged(kind: str, seed: int) -> Outcome:
+    """Make an episode and diagnose it."""
+    incident = episode(kind, seed)
+    began = time.process_time()
+    found = diagnose(visits_of(incident.records), incident.engines, VICTIM, states=States(incident.states))
+    ran = (time.process_time() - began) * 100_000 / len(incident.records)
+    named = [cause.kind for cause in found.causes]
+    top = named[0] if named else None
+    groups = [KINDS[name][1] for name in kind.split("+")]
+    return Outcome(
+        kind, seed, found.num_bad, top.value if top else "", named[1].value if len(named) > 1 else "", found.mechanism,
+        top in incident.kinds if incident.kinds else top is None,
+        len(groups) > 1 and all(any(each in group for each in named[:3]) for group in groups), ran,
+    )  # fmt: skip
 
 
 def main() -> None:
-    arguments = [each for each in sys.argv[1:] if not each.startswith("--")]
-    first = 1 if "--odd" in sys.argv or "odd" in arguments else 0
-    arguments = [each for each in arguments if each not in {"odd", "even"}]
-    num = int(arguments[0]) if arguments else 5
-    kinds = arguments[1:] or list(KINDS)
-    rows, rights, mechanisms, took = [], [], [], []
+    words, keep = _arguments()
+    first = 1 if "odd" in words else 0
+    num = int(words[0]) if words and words[0].isdigit() else 5
+    asked = [word for word in words if not word.isdigit() and word not in {"odd", "even"}] or list(KINDS)
+    pairs = ["+".join(pair) for pair in PAIRS]
+    kinds = [kind for word in asked for kind in {"pairs": pairs, "all": [*KINDS, *pairs]}.get(word, [word])]
+    known = {(each.kind, each.seed): each for each in _kept(keep)}
+    done: list[Outcome] = []
     for kind in kinds:
-        named: Counter[str] = Counter()
-        right, mechanism, judged = 0, 0, 0
-        for seed in range(first, first + 2 * num, 2):
-            incident = episode(kind, seed)
-            began = time.process_time()
-            found = diagnose(visits_of(incident.records), incident.engines, VICTIM)
-            took.append((time.process_time() - began) * 100_000 / len(incident.records))
-            if incident.kinds and found.num_bad < 5:
-                named["(no incident)"] += 1
-                continue
-            judged += 1
-            cause = {found.cause.kind} if found.cause else set()
-            named[next(iter(cause)).value if cause else "(none)"] += 1
-            right += bool(cause & incident.kinds) if incident.kinds else not cause
-            mechanism += found.mechanism in MECHANISMS[kind]
-        rows.append((kind, judged, right, mechanism, named))
-        if kind != "no_fault":
-            rights.append((right, judged))
-            mechanisms.append((mechanism, judged))
-        others = ", ".join(f"{name} {count}" for name, count in named.most_common())
-        print(f"{kind:24} judged {judged:3}  cause right {right:3}  mechanism right {mechanism:3}  named: {others}")
-    total = sum(judged for _, judged in rights)
-    if total:
-        print(f"root cause {sum(r for r, _ in rights) / total:.1%}, mechanism "
-              f"{sum(r for r, _ in mechanisms) / total:.1%} of {total} incidents")  # fmt: skip
-    print(f"diagnosis of 100,000 requests: {np.median(took):.2f} CPU s")
+        more = 4 * num if kind == "no_fault" and "all" in asked else num
+        for seed in range(first, first + 2 * more, 2):
+            outcome = known.get((kind, seed)) or judged(kind, seed)
+            if keep is not None and (kind, seed) not in known:
+                with keep.open("ab") as file:
+                    file.write(msgspec.json.encode(outcome) + b"\n")
+            done.append(outcome)
+        _show_kind(kind, [each for each in done if each.kind == kind])
+    _show_all(done)
+
+
+def _arguments() -> tuple[list[str], Path | None]:
+    words = sys.argv[1:]
+    if "--keep" not in words:
+        return words, None
+    place = words.index("--keep")
+    return [*words[:place], *words[place + 2 :]], Path(words[place + 1])
+
+
+def _kept(path: Path | None) -> Iterable[Outcome]:
+    if path is None or not path.exists():
+        return []
+    return [msgspec.json.decode(line, type=Outcome) for line in path.read_bytes().splitlines()]
+
+
+def _show_kind(kind: str, outcomes: list[Outcome]) -> None:
+    incidents = [each for each in outcomes if each.is_incident]
+    named = Counter(each.named or "(none)" for each in incidents)
+    right, mechanism = sum(each.right for each in incidents), sum(each.right_mechanism for each in incidents)
+    others = ", ".join(f"{name} {count}" for name, count in named.most_common())
+    both = f"  both named {sum(each.both for each in incidents)}" if "+" in kind else ""
+    print(f"{kind:44} judged {len(incidents):3} of {len(outcomes):3}  cause right {right:3}  "
+          f"mechanism right {mechanism:3}{both}  named: {others}", flush=True)  # fmt: skip
+
+
+def _show_all(outcomes: list[Outcome]) -> None:
+    for title, chosen in (("single causes", False), ("pairs", True)):
+        judged_ones = [e for e in outcomes if e.is_incident and e.kind != "no_fault" and ("+" in e.kind) is chosen]
+        if judged_ones:
+            right = sum(each.right for each in judged_ones) / len(judged_ones)
+            mechanism = sum(each.right_mechanism for each in judged_ones) / len(judged_ones)
+            print(f"{title}: root cause {right:.1%}, mechanism {mechanism:.1%} of {len(judged_ones)} incidents")
+    quiet = [each for each in outcomes if each.kind == "no_fault"]
+    if quiet:
+        print(f"no fault: {sum(not each.right for each in quiet)} of {len(quiet)} accused")
+    _show_matrix(outcomes)
+    print(f"diagnosis of 100,000 requests: {np.median([each.ran for each in outcomes]):.2f} CPU s")
+
+
+def _show_matrix(outcomes: list[Outcome]) -> None:
+    """Rows: what was injected; columns: what was named, numbered."""
+    cells: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in outcomes:
+        if each.is_incident:
+            cells[each.kind][each.named or "(none)"] += 1
+    names = sorted({name for row in cells.values() for name in row})
+    print("\nconfusion matrix (rows injected, columns named)")
+    for number, name in enumerate(names, 1):
+        print(f"  {number:2} {name}")
+    print(" " * 44 + "".join(f"{number:4}" for number in range(1, len(names) + 1)))
+    for kind, row in cells.items():
+        print(f"{kind:44}" + "".join(f"{row[name] or '':>4}" for name in names))
 
 
 if __name__ == "__main__":

@@ -13,17 +13,35 @@ import numpy as np
 
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.engine import profiles
+from plimsoll.engine.features import (
+    AllToAll,
+    ColdStart,
+    KvTier,
+    KvTiers,
+    Lora,
+    MixtureOfExperts,
+    Speculation,
+    Topology,
+)
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.decisions import Settle
 from plimsoll.policy.document import parse
 from plimsoll.policy.policy import Policy
+from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.requestlog.record import Record
+from plimsoll.sim.engine import Engine
+from plimsoll.sim.gate import GatedReplica
+from plimsoll.sim.kvtiers import TieredKv
+from plimsoll.sim.outage import Outage
 from plimsoll.sim.randomness import stream
 from plimsoll.sim.replica import Replica
 from plimsoll.sim.simulation import EPOCH, Simulation
+from plimsoll.sim.speculation import Drafting
+from plimsoll.sim.stepping import SteppingReplica
 from plimsoll.sim.tenantprofile import Lengths, TenantProfile
 from plimsoll.sim.workload import Workload
+from plimsoll.storage.statewindows import StateWindows
 
 DURATION: Final = 360.0
 BEGINS: Final = 150.0
@@ -34,6 +52,12 @@ ENGINES: Final = (("rtxpro6000-llama8b", 7.5, 60), ("h100-llama70b-tp4", 7.5, 11
 
 FREE: Final = "scheduling: {order: fcfs, routing: least_requests, tiers_matter: false, reserve_kv: false}"
 GOVERNED: Final = ""
+OTHERWISE: Final = ("", "scheduling: {order: edf, routing: least_requests}")
+"""Scheduling where a kind asks for none: odd seeds have the second in turn."""
+
+
+Fault = Callable[[Simulation], Callable[[], None]]
+"""Breaks something in engines at the instant at which it is called; what it returns mends it."""
 
 
 @dataclass
@@ -42,10 +66,15 @@ class Plan:
 
     rng: np.random.Generator
     rate: float  # of the whole service, requests a second
+    tpot: int  # threshold, ms
+    is_large: bool  # the model
     scheduling: str = GOVERNED
     tenants: dict[str, list[TenantProfile]] = field(default_factory=dict)
     pace: dict[int, float] = field(default_factory=dict)  # replica number → factor on its steps, while it lasts
     engine: dict[str, object] = field(default_factory=dict)  # fields of the profile that differ
+    faults: list[Fault] = field(default_factory=list)  # what happens inside engines, while it lasts
+    outages: list[Outage] = field(default_factory=list)
+    adapters: tuple[str, ...] = ()
 
     def draw(self, low: float, high: float) -> float:
         """A severity."""
@@ -71,6 +100,7 @@ class Episode:
     policy: str
     kinds: frozenset[CauseKind]
     subject: str
+    states: list[ReplicaWindow]  # as live probes would have read them
 
 
 def _lengths(plan: Plan, median: float) -> Lengths:
@@ -98,7 +128,7 @@ def _neighbour_surge(plan: Plan) -> None:
 
 
 def _own_prompts(plan: Plan) -> None:
-    plan.split(VICTIM, prompt=Lengths(plan.draw(3000, 4500), 0.4, 16000))
+    plan.split(VICTIM, prompt=Lengths(plan.draw(5000, 8000), 0.4, 20000))
 
 
 def _own_answers(plan: Plan) -> None:
@@ -130,7 +160,8 @@ def _slow_replica(plan: Plan) -> None:
 
 
 def _slow_engines(plan: Plan) -> None:
-    factor = plan.draw(1.5, 2.0)
+    plan.tpot = 34 if plan.is_large else 26
+    factor = plan.draw(1.6, 2.4)
     plan.pace.update(dict.fromkeys(range(2), factor))
 
 
@@ -145,6 +176,195 @@ def _blocks(plan: Plan) -> None:
         plan.split(name, output=Lengths(plan.draw(350, 450), 0.4, 1500))
 
 
+MOE: Final = MixtureOfExperts(
+    source="made up for episodes",
+    num_ranks=8,
+    experts_per_token=8,
+    expert_share=0.6,
+    skew=((1.0, 1.3), (4096.0, 1.2)),
+    num_layers=48,
+    topology=Topology.ACROSS,
+    across=AllToAll(20e-6, 0.02e-6),
+)
+DRAFTS: Final = Speculation(
+    source="made up for episodes",
+    draft_tokens=3,
+    acceptance={"default": (0.85, 0.7, 0.55)},
+    draft_time=1e-3,
+)
+
+
+def _with_experts(**changes: object) -> Fault:
+    """Other experts' figures in every replica's steps."""
+
+    def happen(simulation: Simulation) -> Callable[[], None]:
+        replicas = [cast(Replica, inner_of(each)) for each in simulation.fleet.replicas]
+        usual = [replica._steps for replica in replicas]
+        for replica in replicas:
+            moe = msgspec.structs.replace(cast(MixtureOfExperts, replica.profile.moe), **changes)
+            replica._steps = StepTime(msgspec.structs.replace(replica.profile, moe=moe))
+
+        def mend() -> None:
+            for replica, steps in zip(replicas, usual, strict=True):
+                replica._steps = steps
+
+        return mend
+
+    return happen
+
+
+def inner_of(engine: Engine) -> Engine:
+    """The engine behind the gate, where there is one."""
+    return engine.inner if isinstance(engine, GatedReplica) else engine
+
+
+def _imbalance(plan: Plan) -> None:
+    plan.engine["moe"] = MOE
+    factor = plan.draw(3.0, 5.0)
+    plan.faults.append(_with_experts(skew=((1.0, 1.3 * factor), (4096.0, 1.2 * factor))))
+
+
+def _all_to_all(plan: Plan) -> None:
+    plan.engine["moe"] = MOE
+    factor = plan.draw(20.0, 45.0)
+    plan.faults.append(_with_experts(across=AllToAll(20e-6 * factor, 0.02e-6 * factor)))
+
+
+def _with_acceptance(tenant: str, chances: tuple[float, ...]) -> Fault:
+    """Drafts that are right less often: of one tenant, or of all."""
+
+    def happen(simulation: Simulation) -> Callable[[], None]:
+        draftings = [
+            cast(Drafting, batch.drafting)
+            for each in simulation.fleet.replicas
+            for batch in cast(SteppingReplica, each).ranks
+        ]
+        for drafting in draftings:
+            drafting._acceptance[tenant] = list(chances)
+            if tenant == "default":
+                drafting._default = drafting._acceptance["default"]
+
+        def mend() -> None:
+            for drafting in draftings:
+                drafting._acceptance[tenant] = list(DRAFTS.acceptance["default"])
+                drafting._default = drafting._acceptance["default"]
+
+        return mend
+
+    return happen
+
+
+def _collapse(plan: Plan) -> None:
+    plan.engine["speculation"] = DRAFTS
+    plan.tpot = 18 if plan.is_large else 13  # so that drafts matter to what was promised
+    left = plan.draw(0.1, 0.35)
+    plan.faults.append(_with_acceptance("default", tuple(left * chance for chance in DRAFTS.acceptance["default"])))
+
+
+def _shape(plan: Plan) -> None:
+    plan.engine["speculation"] = DRAFTS
+    plan.tpot = 18 if plan.is_large else 13
+    for name in list(plan.tenants):
+        plan.tenants[name] = [msgspec.structs.replace(plan.tenants[name][0], entropy=plan.draw(3.5, 4.5))]
+    usual = cast(float, plan.tenants[VICTIM][0].entropy)
+    plan.split(VICTIM, entropy=usual + plan.draw(1.2, 2.0))
+    left = plan.draw(0.05, 0.2)
+    plan.faults.append(_with_acceptance(VICTIM, tuple(left * chance for chance in DRAFTS.acceptance["default"])))
+
+
+def _links(plan: Plan) -> None:
+    """Another copy on the link below the GPUs' memory, on which shared beginnings come up."""
+    read = 20e9
+    tier = KvTier("dram", 400e9, read, read, 1e-4)
+    plan.engine["kv_tiers"] = KvTiers("made up for episodes", 131_072.0, (tier,))
+    plan.engine["num_blocks"] = 12_000
+    for name in list(plan.tenants):
+        plan.tenants[name] = [msgspec.structs.replace(plan.tenants[name][0], shared_tokens=4096, variants=40)]
+    slower = msgspec.structs.replace(tier, read_bandwidth=read / plan.draw(12.0, 18.0))
+
+    def happen(simulation: Simulation) -> Callable[[], None]:
+        tiers = [cast(TieredKv, cast(GatedReplica, each).tiers).tiers[0] for each in simulation.fleet.replicas]
+        for each in tiers:
+            each.spec = slower
+
+        def mend() -> None:
+            for each in tiers:
+                each.spec = tier
+
+        return mend
+
+    plan.faults.append(happen)
+
+
+def _adapters(plan: Plan) -> None:
+    """A neighbour begins to use more adapters than there are slots, so that the victim's must be loaded again."""
+    plan.adapters = tuple(f"lora-{number}" for number in range(12))
+    plan.engine["lora"] = Lora("made up for episodes", 6, plan.draw(0.5, 0.9))
+    (mine,) = plan.tenants[VICTIM]
+    plan.tenants[VICTIM] = [
+        msgspec.structs.replace(mine, rate=mine.rate / 4, model=f"lora-{number}", phase=number) for number in range(4)
+    ]
+    (eel,) = plan.tenants["eel"]
+    plan.tenants["eel"] = [
+        msgspec.structs.replace(eel, ends=BEGINS, phase=0),
+        msgspec.structs.replace(eel, starts=ENDS, phase=1),
+        *(
+            msgspec.structs.replace(
+                eel, rate=eel.rate / 8, starts=BEGINS, ends=ENDS, phase=2 + number, model=f"lora-{number + 4}"
+            )
+            for number in range(8)
+        ),
+    ]
+
+
+def _wakes(seconds: float, numbers: range, factor: float = 1.0) -> Fault:
+    """Replicas load their model again; what they run goes on, what comes waits. `factor` on their steps thereafter."""
+
+    def happen(simulation: Simulation) -> Callable[[], None]:
+        gates = [cast(GatedReplica, simulation.fleet.replicas[number]) for number in numbers]
+        inner = [cast(Replica, gate.inner) for gate in gates]
+        usual = [replica._steps for replica in inner]
+        for gate, replica in zip(gates, inner, strict=True):
+            gate._warm_at = simulation.now + seconds
+            gate._started_at = simulation.now
+            gate._num_wakes += 1
+            factors = replica.profile.host_factor * factor
+            replica._steps = StepTime(msgspec.structs.replace(replica.profile, host_factor=factors))
+
+        def mend() -> None:
+            for replica, steps in zip(inner, usual, strict=True):
+                replica._steps = steps
+
+        return mend
+
+    return happen
+
+
+def _cold(plan: Plan) -> None:
+    plan.engine["cold_start"] = ColdStart("made up for episodes", 0.01)
+    plan.faults.append(_wakes(plan.draw(12.0, 30.0), range(1, 2)))
+
+
+def _changed(plan: Plan) -> None:
+    plan.engine["cold_start"] = ColdStart("made up for episodes", 0.01)
+    plan.faults.append(_wakes(0.5, range(2), plan.draw(1.6, 2.2)))
+
+
+def _storm(plan: Plan) -> None:
+    """Answers become long where prompts are admitted by what they take at first: who runs is put out again."""
+    plan.scheduling = FREE
+    plan.engine["num_blocks"] = int(plan.draw(1800, 2400) if plan.is_large else plan.draw(1150, 1500))
+    for name in list(plan.tenants):
+        plan.split(name, prompt=Lengths(200, 0.3, 1000), output=Lengths(plan.draw(550, 750), 0.3, 2000))
+
+
+def _lost(plan: Plan) -> None:
+    plan.scheduling = FREE
+    for name in list(plan.tenants):  # one replica alone is not enough
+        plan.tenants[name] = [plan.tenants[name][0].scaled(2.2)]
+    plan.outages.append(Outage(BEGINS, "http://r2", ENDS - BEGINS))
+
+
 KINDS: Final[dict[str, tuple[Callable[[Plan], None], frozenset[CauseKind], str]]] = {
     "no_fault": (_quiet, frozenset(), ""),
     "neighbour_long_prompts": (_neighbour_long, frozenset({CauseKind.NEIGHBOUR_LONG_PROMPTS}), "eel"),
@@ -157,8 +377,27 @@ KINDS: Final[dict[str, tuple[Callable[[Plan], None], frozenset[CauseKind], str]]
     "slow_replica": (_slow_replica, frozenset({CauseKind.SLOW_REPLICA}), "http://r2"),
     "slower_engines": (_slow_engines, frozenset({CauseKind.SLOWER_ENGINES}), ""),
     "upstream": (_upstream, frozenset({CauseKind.UPSTREAM}), ""),
-    "kv_exhaustion": (_blocks, frozenset({CauseKind.KV_EXHAUSTION}), ""),
+    "kv_exhaustion": (_blocks, frozenset({CauseKind.KV_EXHAUSTION, CauseKind.PREEMPTION_STORM}), ""),
+    "expert_imbalance": (_imbalance, frozenset({CauseKind.EXPERT_IMBALANCE}), ""),
+    "all_to_all": (_all_to_all, frozenset({CauseKind.ALL_TO_ALL}), ""),
+    "speculation_collapse": (_collapse, frozenset({CauseKind.SPECULATION_COLLAPSE}), ""),
+    "prompt_shape": (_shape, frozenset({CauseKind.PROMPT_SHAPE}), VICTIM),
+    "link_contention": (_links, frozenset({CauseKind.LINK_CONTENTION}), ""),
+    "adapter_loading": (_adapters, frozenset({CauseKind.ADAPTER_LOADING}), ""),
+    "cold_start": (_cold, frozenset({CauseKind.COLD_START}), "http://r2"),
+    "changed_engine": (_changed, frozenset({CauseKind.CHANGED_ENGINE}), ""),
+    "preemption_storm": (_storm, frozenset({CauseKind.PREEMPTION_STORM, CauseKind.KV_EXHAUSTION}), ""),
+    "replica_lost": (_lost, frozenset({CauseKind.REPLICA_LOST, CauseKind.REPLICA_FAILED, CauseKind.OVERLOAD}), ""),
 }
+PAIRS: Final = (
+    ("slow_replica", "own_longer_prompts"),
+    ("upstream", "slower_engines"),
+    ("neighbour_long_prompts", "own_longer_answers"),
+    ("expert_imbalance", "neighbour_surge"),
+    ("speculation_collapse", "own_longer_answers"),
+    ("cold_start", "upstream"),
+)
+"""Incidents of two causes at once: `a+b` is a kind too, and either is a right answer."""
 
 ACCUSED: Final = frozenset(kind for _, kinds, _ in KINDS.values() for kind in kinds)
 """Root causes that some kind of incident should be blamed on."""
@@ -166,10 +405,11 @@ ACCUSED: Final = frozenset(kind for _, kinds, _ in KINDS.values() for kind in ki
 
 def episode(kind: str, seed: int) -> Episode:
     """One incident of a kind; the same seed is the same incident."""
-    happen, kinds, subject = KINDS[kind]
+    parts = [KINDS[name] for name in kind.split("+")]
+    kinds, subject = frozenset(each for part in parts for each in part[1]), parts[0][2]
     rng = stream(seed, "episode", kind)
     engine, rate, tpot = ENGINES[seed % 2]
-    plan = Plan(rng, rate * float(rng.uniform(0.85, 1.05)))
+    plan = Plan(rng, rate * float(rng.uniform(0.85, 1.05)), tpot, seed % 2 == 1)
     median = plan.draw(500, 900)
     for name, share in ((VICTIM, 0.35), ("crane", 0.35), ("eel", 0.3)):
         plan.tenants[name] = [
@@ -177,15 +417,19 @@ def episode(kind: str, seed: int) -> Episode:
                 name, plan.rate * share, prompt=_lengths(plan, median), output=_lengths(plan, 180), shared_tokens=512
             )
         ]
-    happen(plan)
+    for happen, _, _ in parts:
+        happen(plan)
     profile = msgspec.structs.replace(profiles.load(engine), **plan.engine)
-    text = _policy(engine, tpot, plan.scheduling)
+    scheduling = plan.scheduling or OTHERWISE[seed // 2 % 2 if seed % 2 else 0]
+    text = _policy(engine, plan.tpot, scheduling, plan.adapters)
     tenants = tuple(phase for phases in plan.tenants.values() for phase in phases)
-    records = _run(parse(text, kind), {engine: profile}, Workload(tenants, DURATION, "m"), plan, seed)
-    return Episode(records, {"chat": profile}, text, kinds, subject)
+    workload = Workload(tenants, DURATION, "m", outages=tuple(plan.outages))
+    records, states = _run(parse(text, kind), {engine: profile}, workload, plan, seed)
+    return Episode(records, {"chat": profile}, text, kinds, subject, states)
 
 
-def _policy(engine: str, tpot: int, scheduling: str) -> str:
+def _policy(engine: str, tpot: int, scheduling: str, adapters: tuple[str, ...]) -> str:
+    served = f", adapters: [{', '.join(adapters)}]" if adapters else ""
     return f"""
 plimsoll: 1
 service: {{upstream_time: header}}
@@ -195,16 +439,27 @@ tiers:
   - {{name: bronze, rank: 2, share: 10%, trickle: 5%, objectives: [{{sli: e2e, below: 60s, target: 90%}}]}}
 tenants: [{{name: {VICTIM}, tier: gold}}, {{name: crane, tier: silver}}, {{name: eel, tier: bronze}}]
 pools:
-  - {{name: chat, model: m, engine: vllm, profile: {engine}, replicas: ["http://r1", "http://r2"]}}
+  - {{name: chat, model: m, engine: vllm, profile: {engine}, replicas: ["http://r1", "http://r2"]{served}}}
 {scheduling}
 """  # noqa: E501 - one line a tier
 
 
-def _run(policy: Policy, engines: dict[str, EngineProfile], workload: Workload, plan: Plan, seed: int) -> list[Record]:
+def _run(
+    policy: Policy, engines: dict[str, EngineProfile], workload: Workload, plan: Plan, seed: int
+) -> tuple[list[Record], list[ReplicaWindow]]:
     settles: list[Settle] = []
-    simulation = Simulation(policy, engines, workload.arrivals(seed), settles.append)
+    windows, states = StateWindows(), list[ReplicaWindow]()
+    simulation = Simulation(
+        policy,
+        engines,
+        workload.arrivals(seed),
+        settles.append,
+        outages=workload.outages,
+        reported=lambda told: states.extend(windows.add(told.at, told.reports)),
+    )
     simulation.run(EPOCH + BEGINS)
-    usual = {number: cast(Replica, simulation.fleet.replicas[number]) for number in plan.pace}
+    mend = [fault(simulation) for fault in plan.faults]
+    usual = {number: cast(Replica, inner_of(simulation.fleet.replicas[number])) for number in plan.pace}
     steps = {number: replica._steps for number, replica in usual.items()}
     for number, replica in usual.items():
         factor = plan.pace[number] * replica.profile.host_factor
@@ -212,5 +467,7 @@ def _run(policy: Policy, engines: dict[str, EngineProfile], workload: Workload, 
     simulation.run(EPOCH + ENDS)
     for number, replica in usual.items():
         replica._steps = steps[number]
+    for undo in mend:
+        undo()
     simulation.run()
-    return [settle.record for settle in settles]
+    return [settle.record for settle in settles], [*states, *windows.close()]

@@ -43,7 +43,7 @@ def diagnose(
 
 def make(directory: Path, *, tenant: str | None, since: str | None, until: str | None) -> tuple["Findings", str]:
     """The findings and the zone of their times; UsageError where a window or tenant makes no sense."""
-    from plimsoll.cli.diagnosing import engines_of, visits_between  # noqa: PLC0415 - DuckDB, only where it is needed
+    from plimsoll.cli.diagnosing import engines_of, states_between, visits_between  # noqa: PLC0415 - DuckDB, only where it is needed
     from plimsoll.diagnosis.findings import findings  # noqa: PLC0415 - as above
     from plimsoll.storage.promised import policy_in_force  # noqa: PLC0415 - as above
     from plimsoll.storage.query import connect  # noqa: PLC0415 - as above
@@ -53,4 +53,6 @@ def make(directory: Path, *, tenant: str | None, since: str | None, until: str |
         last = connection.execute("SELECT max(arrived_at) FROM requests").fetchall()[0][0]
         window = window_of(since, until, tenant, policy, last)
         visits = visits_between(connection, window.since, window.until)
-    return findings(visits, engines_of(policy), tenant or "", str(directory)), policy.service.timezone
+        states = states_between(connection, window.since, window.until)
+    found = findings(visits, engines_of(policy), tenant or "", str(directory), states)
+    return found, policy.service.timezone

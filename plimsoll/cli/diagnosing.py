@@ -4,11 +4,13 @@ from typing import Any
 
 import duckdb
 
-from plimsoll.diagnosis.visits import FIELDS, Visits
+from plimsoll.diagnosis.enginesignals import States
+from plimsoll.diagnosis.visits import FIELDS, MORE_FIELDS, Visits
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
 from plimsoll.policy.policy import Policy
+from plimsoll.requestlog.enginestate import HISTOGRAMS, ReplicaWindow
 from plimsoll.storage.chosen import BROKE
 
 
@@ -18,11 +20,21 @@ def visits_between(connection: duckdb.DuckDBPyConnection, since: float, until: f
     bounds += [f"arrived_at < {until!r}"] if until < float("inf") else []
     where = f"WHERE {' AND '.join(bounds)}" if bounds else ""
     columns: dict[str, Any] = connection.execute(
-        f"""SELECT {", ".join(FIELDS)},
+        f"""SELECT {", ".join((*FIELDS, *MORE_FIELDS))},
             {BROKE} AS broke
         FROM requests {where}"""
     ).fetchnumpy()
     return Visits(columns)
+
+
+def states_between(connection: duckdb.DuckDBPyConnection, since: float, until: float) -> States:
+    """What replicas reported in windows that touch [since, until), UTC epoch s; either may be infinite."""
+    bounds = [f"until_at > {since!r}"] if since > float("-inf") else []
+    bounds += [f"from_at < {until!r}"] if until < float("inf") else []
+    where = f"WHERE {' AND '.join(bounds)}" if bounds else ""
+    names = [name for name in ReplicaWindow.__struct_fields__ if name not in HISTOGRAMS]
+    rows = connection.execute(f"SELECT {', '.join(names)} FROM states {where}").fetchall()
+    return States(ReplicaWindow(*row) for row in rows)
 
 
 def engines_of(policy: Policy) -> dict[str, EngineProfile]:

@@ -6,7 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from plimsoll.console.figuretext import instant_text
-from plimsoll.diagnosis.causes import Cause
+from plimsoll.diagnosis.case import Cause
 from plimsoll.diagnosis.explain import Explanation
 from plimsoll.diagnosis.findings import Findings, Matrix, TenantFindings
 from plimsoll.units import format_count, format_duration

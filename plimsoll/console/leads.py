@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from plimsoll.diagnosis.causes import Cause
+from plimsoll.diagnosis.case import Cause
 from plimsoll.diagnosis.findings import Findings, TenantFindings
 from plimsoll.policy.policy import Policy
 

@@ -1,52 +1,18 @@
 """Root causes: each candidate weighed by how much of the excess it explains and how clearly its own signal shows.
 
 likelihood = share of the excess in the parts that this cause lengthens × strength of the signal that only it gives.
-A cause whose signal is missing from the log (an engine's own metrics, say) is not accused: its absence is told.
+A cause whose signal is missing from the log (an engine's own metrics, say) is not accused: its absence is told. What
+engines' own metrics tell is in `enginecauses.py`.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from msgspec import Struct
-
-from plimsoll.diagnosis.excess import Excess
-from plimsoll.diagnosis.remedies import REMEDIES, CauseKind
-from plimsoll.diagnosis.signals import ReplicaSignal, Signals, TenantSignal
+from plimsoll.diagnosis.case import ACCUSE, SHARED, SLOWER, Case, Cause, Found, cause_of
+from plimsoll.diagnosis.enginecauses import engine_causes
+from plimsoll.diagnosis.remedies import CauseKind
+from plimsoll.diagnosis.signals import ReplicaSignal, TenantSignal
 from plimsoll.diagnosis.timeparts import Part
-
-ACCUSE: Final = 0.3
-"""Likelihood below which nothing is named as the cause."""
-SLOWER: Final = 1.25
-"""A pace so many times another one is slower."""
-_WAITING: Final = (Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.KV_PRESSURE)
-_SHARED: Final = (*_WAITING, Part.OTHERS_PREFILL)
-
-
-class Cause(Struct, frozen=True):
-    """A root cause, with what speaks for and against it. `subject` is a tenant's or replica's name, or empty."""
-
-    kind: CauseKind
-    subject: str
-    likelihood: float
-    evidence: tuple[str, ...]
-    against: tuple[str, ...]
-    remedy: str
-    try_it: str
-
-
-class Case(Struct, frozen=True):
-    """All that the candidates look at. `victim` is the tenant that is slow; empty: the whole service."""
-
-    victim: str
-    excess: Excess
-    signals: Signals
-    by_replica: dict[str, float]  # share of the slow requests that each replica served
-    culprits: dict[str, float]  # share of the slow requests' extra waiting for others, by tenant
-    failed_share: float  # of the bad requests, those that an engine failed
-
-
-Found = tuple[float, tuple[str, ...], tuple[str, ...]]
-"""Likelihood, evidence, counter-evidence."""
 
 
 def causes(case: Case) -> tuple[Cause, ...]:
@@ -56,16 +22,11 @@ def causes(case: Case) -> tuple[Cause, ...]:
     return tuple(sorted(named, key=lambda cause: (-cause.likelihood, cause.kind, cause.subject)))
 
 
-def _cause(kind: CauseKind, subject: str, found: Found) -> Cause:
-    remedy, try_it = REMEDIES[kind]
-    return Cause(kind, subject, round(min(1.0, found[0]), 3), found[1], found[2], remedy, try_it)
-
-
 # --- other tenants ---------------------------------------------------------------------------------------------------
 
 
 def _neighbours(case: Case) -> Iterable[Cause]:
-    waited = case.excess.share(*_SHARED)
+    waited = case.excess.share(*SHARED)
     for name, share in case.culprits.items():
         signal = case.signals.tenant(name)
         if name == case.victim or signal is None or share * waited < ACCUSE / 2:
@@ -77,7 +38,9 @@ def _neighbours(case: Case) -> Iterable[Cause]:
         grew = _growth(signal)
         kind = CauseKind.NEIGHBOUR_LONG_PROMPTS if _has_longer_prompts(signal) else CauseKind.NEIGHBOUR_SURGE
         strength = min(1.0, 0.55 + 0.45 * grew[0]) if case.victim else grew[0]
-        yield _cause(kind, name, (waited * min(1.0, share / 0.6) * strength, (*told, *grew[1]), grew[2]))
+        yield cause_of(
+            kind, name, (waited * case.attributed * min(1.0, share / 0.6) * strength, (*told, *grew[1]), grew[2])
+        )
 
 
 def _growth(signal: TenantSignal) -> Found:
@@ -106,18 +69,18 @@ def _itself(case: Case) -> Iterable[Cause]:
     if signal is None:
         return
     own = case.culprits.get(case.victim, 0.0)
-    waited, mix = case.excess.share(*_SHARED), case.excess.mix_share
+    waited, mix = case.excess.share(*SHARED), case.excess.mix_share
     if signal.prompt is not None and signal.prompt >= 1.4:
         share = min(1.0, mix + case.excess.share(Part.OWN_PREFILL) + waited * own)
         told = f"its prompts are {signal.prompt:.1f} times as long as before"
-        yield _cause(CauseKind.OWN_LONGER_PROMPTS, case.victim, (share, (told, f"length explains {mix:.0%}"), ()))
+        yield cause_of(CauseKind.OWN_LONGER_PROMPTS, case.victim, (share, (told, f"length explains {mix:.0%}"), ()))
     if signal.output is not None and signal.output >= 1.4:
         told = f"its answers are {signal.output:.1f} times as long as before"
-        yield _cause(CauseKind.OWN_LONGER_ANSWERS, case.victim, (mix, (told, f"length explains {mix:.0%}"), ()))
+        yield cause_of(CauseKind.OWN_LONGER_ANSWERS, case.victim, (mix, (told, f"length explains {mix:.0%}"), ()))
     if signal.rate is not None and signal.rate >= 1.5 and own > 0.0:
         share = waited * min(1.0, own / 0.6) * min(1.0, signal.rate - 1.0)
         told = f"it sends {signal.rate:.1f} times the requests of before, and {own:.0%} of the waiting is for itself"
-        yield _cause(CauseKind.OWN_SURGE, case.victim, (share, (told,), ()))
+        yield cause_of(CauseKind.OWN_SURGE, case.victim, (share, (told,), ()))
 
 
 # --- engines ---------------------------------------------------------------------------------------------------------
@@ -127,7 +90,7 @@ def _pressure(case: Case) -> Iterable[Cause]:
     share = case.excess.share(Part.KV_PRESSURE)
     if share >= ACCUSE:
         told = f"{share:.0%} of the excess is waiting for KV blocks, or was lost to preemption"
-        yield _cause(CauseKind.KV_EXHAUSTION, "", (min(1.0, 1.3 * share), (told,), ()))
+        yield cause_of(CauseKind.KV_EXHAUSTION, "", (min(1.0, 1.3 * share), (told,), ()))
 
 
 def _misses(case: Case) -> Iterable[Cause]:
@@ -140,7 +103,7 @@ def _misses(case: Case) -> Iterable[Cause]:
         if lost >= 0.3:
             told = f"{signal.name}'s prompts found {signal.hits_before:.0f} tokens each in the prefix cache, "
             told += f"and {signal.hits:.0f} now"
-            yield _cause(CauseKind.CACHE_MISSES, signal.name, (min(1.0, prefill) * min(1.0, 1.2 * lost), (told,), ()))
+            yield cause_of(CauseKind.CACHE_MISSES, signal.name, (min(1.0, prefill) * min(1.0, 1.2 * lost), (told,), ()))
 
 
 def _replicas(case: Case) -> Iterable[Cause]:
@@ -150,10 +113,10 @@ def _replicas(case: Case) -> Iterable[Cause]:
         yield from _stalled(case, signal, len(others))
         if signal.num_during and signal.failed >= max(5, 0.2 * signal.num_during):
             told = f"{signal.name} failed {signal.failed} of {signal.num_during} requests"
-            yield _cause(CauseKind.REPLICA_FAILED, signal.name, (min(1.0, 1.5 * case.failed_share), (told,), ()))
+            yield cause_of(CauseKind.REPLICA_FAILED, signal.name, (min(1.0, 1.5 * case.failed_share), (told,), ()))
         if signal.num_before >= 20 and not signal.num_during and others:
             told = f"{signal.name} served {signal.num_before} requests before and none since"
-            yield _cause(CauseKind.REPLICA_LOST, signal.name, (max(case.failed_share, case.excess.share(*_SHARED)),
+            yield cause_of(CauseKind.REPLICA_LOST, signal.name, (max(case.failed_share, case.excess.share(*SHARED)),
                                                                (told,), ()))  # fmt: skip
 
 
@@ -166,7 +129,9 @@ def _slow(case: Case, signal: ReplicaSignal, others: list[ReplicaSignal]) -> Ite
     told = f"steps of {signal.name} take {pace:.1f} times what the model says, of the others {max(usual):.1f}"
     fair = 1.0 / (1 + len(others))
     strength = min(1.0, max(0.0, (share - fair) / max(1e-9, 0.75 - fair)) + 0.3)
-    yield _cause(CauseKind.SLOW_REPLICA, signal.name, (strength, (told, f"{share:.0%} of slow requests ran there"), ()))
+    yield cause_of(
+        CauseKind.SLOW_REPLICA, signal.name, (strength, (told, f"{share:.0%} of slow requests ran there"), ())
+    )
 
 
 def _stalled(case: Case, signal: ReplicaSignal, num_others: int) -> Iterable[Cause]:
@@ -174,7 +139,7 @@ def _stalled(case: Case, signal: ReplicaSignal, num_others: int) -> Iterable[Cau
     stall = case.excess.share(Part.STALL, Part.UNKNOWN)
     if num_others and share >= 0.7 and case.excess.share(Part.STALL) >= 0.2:
         told = f"{share:.0%} of slow requests ran on {signal.name}; {stall:.0%} of the excess is one long silence"
-        yield _cause(CauseKind.STALLED_REPLICA, signal.name, (min(1.0, 1.2 * stall), (told,), ()))
+        yield cause_of(CauseKind.STALLED_REPLICA, signal.name, (min(1.0, 1.2 * stall), (told,), ()))
 
 
 def _engines(case: Case) -> Iterable[Cause]:
@@ -184,10 +149,14 @@ def _engines(case: Case) -> Iterable[Cause]:
     if not known or not all(during >= SLOWER * before for during, before in known):
         return
     worst = max(during / before for during, before in known)
-    share = case.excess.share(Part.DECODE, Part.OWN_PREFILL, *_SHARED)
+    share = case.excess.share(Part.DECODE, Part.OWN_PREFILL, *SHARED)
     told = f"every replica's steps take up to {worst:.1f} times as long as before"
+    if case.engines and all(each.num_starts for each in case.engines):
+        anew = "every replica was started anew at that time"
+        yield cause_of(CauseKind.CHANGED_ENGINE, "", (share, (told, anew), ()))
     unknown = "precision, experts, drafts, links: the engines' own metrics would tell which, and are not in this log"
-    yield _cause(CauseKind.SLOWER_ENGINES, "", (share, (told,), (unknown,)))
+    shown = "experts, drafts and links are as they were, as far as the engines tell"
+    yield cause_of(CauseKind.SLOWER_ENGINES, "", (0.9 * share, (told,), (shown if case.engines else unknown,)))
 
 
 # --- outside ---------------------------------------------------------------------------------------------------------
@@ -203,21 +172,38 @@ def _outside(case: Case) -> Iterable[Cause]:
         share = case.excess.share(part)
         weight = 0.8 if kind in {CauseKind.NETWORK, CauseKind.STALLS} else 1.2
         if share >= ACCUSE:
-            yield _cause(kind, "", (min(1.0, weight * share), (f"{share:.0%} of the excess {words}",), ()))
+            told, against = _paths(case) if kind in {CauseKind.NETWORK, CauseKind.SLOW_CLIENT} else ((), ())
+            weight *= 1.2 if told else 1.0
+            found = (min(1.0, weight * share), (f"{share:.0%} of the excess {words}", *told), against)
+            yield cause_of(kind, "", found)
+
+
+def _paths(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the kernel says of the ways to engines and clients: evidence where they are worse, else against."""
+    told: list[str] = []
+    against: list[str] = []
+    for name, path in (("engines", case.signals.engine_path), ("clients", case.signals.client_path)):
+        if path is None:
+            continue
+        worse = path.rtt_ratio >= 2.0 or path.retransmits >= max(0.1, 2.0 * path.retransmits_before)
+        words = f"round trips to {name} are {path.rtt_ratio:.1f} times those of before, and "
+        words += f"{path.retransmits:.2f} segments a request are sent again ({path.retransmits_before:.2f} before)"
+        (told if worse else against).append(words)
+    return tuple(told), tuple(against)
 
 
 def _overload(case: Case) -> Iterable[Cause]:
-    waited = case.excess.share(*_SHARED)
+    waited = case.excess.share(*SHARED)
     load = case.signals.load
     top = max(case.culprits.values(), default=0.0)
     if load is not None and load >= 1.2 and waited >= ACCUSE:
         told = f"{load:.1f} times the tokens a second of before, from several tenants"
         spread = max(0.0, 1.0 - top)
-        yield _cause(
+        yield cause_of(
             CauseKind.OVERLOAD, "", (waited * min(1.0, load - 1.0 + 0.3) * min(1.0, 1.4 * spread), (told,), ())
         )
 
 
 _CANDIDATES: Final[tuple[Callable[[Case], Iterable[Cause]], ...]] = (
-    _neighbours, _itself, _pressure, _misses, _replicas, _engines, _outside, _overload,
+    _neighbours, _itself, _pressure, _misses, _replicas, _engines, engine_causes, _outside, _overload,
 )  # fmt: skip

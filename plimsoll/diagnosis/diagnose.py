@@ -11,18 +11,29 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from plimsoll.diagnosis.causes import Case, Cause, causes
+from plimsoll.diagnosis.case import Case, Cause
+from plimsoll.diagnosis.causes import causes
 from plimsoll.diagnosis.crowding import waited_for
+from plimsoll.diagnosis.enginesignals import EngineSignal, States, engine_signals
 from plimsoll.diagnosis.excess import Excess, excess
 from plimsoll.diagnosis.parts import time_parts
+from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.shift import Change, changes, slow_for_its_kind
 from plimsoll.diagnosis.signals import Signals, signals
-from plimsoll.diagnosis.timeparts import Part, TimeParts
+from plimsoll.diagnosis.timeparts import COLUMN, Part, TimeParts
 from plimsoll.diagnosis.visits import Ints, Visits
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.requestlog.enginestate import WINDOW
 
 MIN_BAD: Final = 5
 """With fewer missed objectives there is no incident to explain."""
+
+
+INSIDE: Final = frozenset({
+    CauseKind.EXPERT_IMBALANCE, CauseKind.ALL_TO_ALL, CauseKind.SPECULATION_COLLAPSE, CauseKind.PROMPT_SHAPE,
+    CauseKind.LINK_CONTENTION, CauseKind.ADAPTER_LOADING, CauseKind.COLD_START, CauseKind.CHANGED_ENGINE,
+})  # fmt: skip
+"""Root causes within engines."""
 
 
 class Mechanism(StrEnum):
@@ -59,9 +70,13 @@ class Diagnosis(Struct, frozen=True):
 
 
 def diagnose(
-    visits: Visits, profiles: Mapping[str, EngineProfile], tenant: str = "", parts: TimeParts | None = None
+    visits: Visits,
+    profiles: Mapping[str, EngineProfile],
+    tenant: str = "",
+    parts: TimeParts | None = None,
+    states: States | None = None,
 ) -> Diagnosis:
-    """What is wrong with the requests of a tenant (of all: ""). `profiles` by pool."""
+    """What is wrong with the requests of a tenant (of all: ""). `profiles` by pool; `states`: what replicas said."""
     divided = time_parts(visits, profiles) if parts is None else parts
     mine = np.flatnonzero(visits.tenant.codes == visits.tenant.code(tenant)) if tenant else np.arange(visits.num)
     bad = visits.broke[mine]
@@ -72,8 +87,19 @@ def diagnose(
     slow, fine, compared = _compare(visits, mine, since, until)
     more = excess(visits, divided, slow, fine, compared)
     signal = _signals(visits, divided, slow, since, until)
-    culprits = _culprits(visits, divided, slow, fine)
-    case = Case(tenant, more, signal, _by_replica(visits, slow), culprits, _failed_share(visits, slow))
+    culprits, attributed = _culprits(visits, divided, slow, fine)
+    engines = _engine_signals(visits, slow, since, until, states)
+    case = Case(
+        tenant,
+        more,
+        signal,
+        _by_replica(visits, slow),
+        culprits,
+        _failed_share(visits, slow),
+        engines,
+        attributed,
+        _adapter_share(visits, slow),
+    )
     is_incident = slow.size >= MIN_BAD and (bool(worse) or bool(bad.sum() >= MIN_BAD))
     named = causes(case) if is_incident else ()
     return Diagnosis(
@@ -82,7 +108,7 @@ def diagnose(
         num_bad=int(bad.sum()),
         since=since,
         until=until,
-        mechanism=_mechanism(case) if is_incident else Mechanism.NONE,
+        mechanism=_mechanism(case, named) if is_incident else Mechanism.NONE,
         changes=found or slow_changes,
         excess=more,
         culprits=culprits,
@@ -140,15 +166,36 @@ def _signals(visits: Visits, parts: TimeParts, slow: Ints, since: float | None, 
     return signals(visits, parts, before, during, (begin - float(visits.arrived[0]), end - begin))
 
 
-def _culprits(visits: Visits, parts: TimeParts, slow: Ints, fine: Ints) -> dict[str, float]:
-    """Each tenant's share of what slow requests waited more, for anybody, than fine ones."""
+def _engine_signals(
+    visits: Visits, slow: Ints, since: float | None, until: float | None, states: States | None
+) -> tuple[EngineSignal, ...]:
+    """From the change on, less what slow requests took to be noticed; of an incident without a change, all of it."""
+    if states is None or not slow.size or since is None:
+        return ()
+    begin = min(since, float(visits.arrived[slow].min()))
+    end = float(visits.finished[slow].max()) if until is None else until
+    return engine_signals(states, begin - WINDOW, end)
+
+
+def _adapter_share(visits: Visits, slow: Ints) -> float:
+    needs = visits.adapter.codes[slow] != visits.adapter.code("")
+    return float(needs.mean()) if slow.size else 0.0
+
+
+def _culprits(visits: Visits, parts: TimeParts, slow: Ints, fine: Ints) -> tuple[dict[str, float], float]:
+    """Each tenant's share of what slow requests waited more, for anybody, than fine ones; and how much of all that
+    they waited more lies behind anybody's requests at all."""
     if not slow.size:
-        return {}
+        return {}, 1.0
     usual = waited_for(visits, parts, fine) / max(1, fine.size)
     extra = np.maximum(0.0, waited_for(visits, parts, slow) / slow.size - usual).tolist()
     total = sum(extra)
     ranked = sorted(zip(visits.tenant.names, extra, strict=True), key=lambda item: (-item[1], item[0]))
-    return {name: value / total for name, value in ranked if value > 0.0} if total > 0.0 else {}
+    waiting = [COLUMN[part] for part in (Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.OTHERS_PREFILL)]
+    usually = parts.seconds[fine][:, waiting].sum(axis=1).mean() if fine.size else 0.0
+    more = float(parts.seconds[slow][:, waiting].sum(axis=1).mean() - usually)
+    attributed = min(1.0, total / more) if more > 0.0 else 1.0
+    return {name: value / total for name, value in ranked if value > 0.0} if total > 0.0 else {}, attributed
 
 
 def _by_replica(visits: Visits, slow: Ints) -> dict[str, float]:
@@ -160,8 +207,13 @@ def _failed_share(visits: Visits, slow: Ints) -> float:
     return float(visits.failed[slow].mean()) if slow.size else 0.0
 
 
-def _mechanism(case: Case) -> Mechanism:
-    """One of three, or what is not ours; by where the excess lies and for whom it was waited."""
+def _mechanism(case: Case, named: tuple[Cause, ...]) -> Mechanism:
+    """One of three, or what is not ours; by where the excess lies and for whom it was waited.
+
+    Where engines themselves tell what is wrong inside them, that is on the compute path, whoever waits behind it.
+    """
+    if named and named[0].kind in INSIDE and named[0].likelihood >= 0.5:
+        return Mechanism.COMPUTE
     share = case.excess.share
     if share(Part.UPSTREAM, Part.CLIENT) >= 0.5:
         return Mechanism.OUTSIDE
@@ -169,12 +221,13 @@ def _mechanism(case: Case) -> Mechanism:
     own = share(Part.OWN_PREFILL, Part.DECODE, Part.STALL) + case.excess.mix_share
     unknown = share(Part.UNKNOWN)
     others = max((value for name, value in case.culprits.items() if name != case.victim), default=0.0)
-    if shared >= 0.5 and others >= 0.5 and case.victim:
+    if shared >= 0.5 and others >= 0.5 and case.victim and case.attributed >= 0.5:
         return Mechanism.NEIGHBOUR
     if unknown > max(own, shared):
         return Mechanism.UNKNOWN
     itself = case.culprits.get(case.victim, 0.0) >= 0.5
-    return Mechanism.COMPUTE if own >= shared or itself else Mechanism.SCHEDULING
+    in_engine = share(Part.ENGINE_QUEUE) >= 0.5 * shared and case.attributed < 0.5  # behind nobody: loads, starts
+    return Mechanism.COMPUTE if own >= shared or itself or in_engine else Mechanism.SCHEDULING
 
 
 def _notes(visits: Visits, parts: TimeParts, slow: Ints) -> list[str]:

@@ -6,9 +6,10 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from plimsoll.diagnosis.causes import Cause
+from plimsoll.diagnosis.case import Cause
 from plimsoll.diagnosis.crowding import Crowding, crowding
 from plimsoll.diagnosis.diagnose import Diagnosis, Mechanism, diagnose
+from plimsoll.diagnosis.enginesignals import States
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.shift import Change
 from plimsoll.diagnosis.timeparts import COLUMN, HOW, PARTS, Part
@@ -67,7 +68,13 @@ class Findings(Struct, frozen=True):
     policy_versions: tuple[str, ...]
 
 
-def findings(visits: Visits, profiles: Mapping[str, EngineProfile], tenant: str = "", source: str = "") -> Findings:
+def findings(
+    visits: Visits,
+    profiles: Mapping[str, EngineProfile],
+    tenant: str = "",
+    source: str = "",
+    states: States | None = None,
+) -> Findings:
     """The findings about one tenant, or about those that missed objectives, the worst first."""
     parts = time_parts(visits, profiles)
     total = float(parts.total.sum())
@@ -78,7 +85,7 @@ def findings(visits: Visits, profiles: Mapping[str, EngineProfile], tenant: str 
         first_arrival=float(visits.arrived[0]) if visits.num else None,
         last_arrival=float(visits.arrived[-1]) if visits.num else None,
         crowding=_matrix(crowding(visits, parts)),
-        tenants=tuple([_tenant(diagnose(visits, profiles, name, parts)) for name in names]),
+        tenants=tuple([_tenant(diagnose(visits, profiles, name, parts, states)) for name in names]),
         unknown_ratio=float(parts.seconds[:, COLUMN[Part.UNKNOWN]].sum()) / total if total > 0.0 else None,
         policy_versions=visits.policy_version.names,
     )

@@ -24,6 +24,15 @@ class CauseKind(StrEnum):
     UPSTREAM = "upstream"
     SLOW_CLIENT = "slow_client"
     NETWORK = "network"
+    EXPERT_IMBALANCE = "expert_imbalance"
+    ALL_TO_ALL = "all_to_all"
+    SPECULATION_COLLAPSE = "speculation_collapse"
+    PROMPT_SHAPE = "prompt_shape"
+    LINK_CONTENTION = "link_contention"
+    ADAPTER_LOADING = "adapter_loading"
+    COLD_START = "cold_start"
+    CHANGED_ENGINE = "changed_engine"
+    PREEMPTION_STORM = "preemption_storm"
 
 
 REMEDIES: Final[dict[CauseKind, tuple[str, str]]] = {
@@ -76,6 +85,43 @@ REMEDIES: Final[dict[CauseKind, tuple[str, str]]] = {
     CauseKind.NETWORK: (
         "look at the way between gateway and engine, at the engine's front end, and at cold starts",
         "no simulation tells",
+    ),
+    CauseKind.EXPERT_IMBALANCE: (
+        "place experts anew by their present load, or copy the busy ones (EPLB)",
+        "plimsoll simulate with the profile's moe.skew as before and as now, or router: wait_aware",
+    ),
+    CauseKind.ALL_TO_ALL: (
+        "look at the links between experts' ranks (other jobs on them, a link that came up slower), or keep experts "
+        "within one NVLink domain",
+        "plimsoll simulate with moe.topology: inside, and with the across rate measured now",
+    ),
+    CauseKind.SPECULATION_COLLAPSE: (
+        "switch speculation off above fewer sequences, or train or choose the draft for the present traffic",
+        "plimsoll simulate with speculation.acceptance as now, and without speculation",
+    ),
+    CauseKind.PROMPT_SHAPE: (
+        "these prompts are of another kind than the engine is tuned for: a pool of their own, with other drafts",
+        "plimsoll simulate with the tenant's own row in speculation.acceptance",
+    ),
+    CauseKind.LINK_CONTENTION: (
+        "find who else uses the PCIe or NVLink path (a copy, another engine), or bring less KV up: more of it in HBM",
+        "plimsoll simulate with kv_tiers.tiers[].read_bandwidth as now",
+    ),
+    CauseKind.ADAPTER_LOADING: (
+        "give replicas more adapter slots, or route each adapter to few replicas",
+        "plimsoll simulate with lora.slots as many as there are adapters",
+    ),
+    CauseKind.COLD_START: (
+        "send nothing to a replica before its model is loaded, keep one warm, or load faster",
+        "plimsoll simulate with cold_start.seconds: 0",
+    ),
+    CauseKind.CHANGED_ENGINE: (
+        "compare the new build's precision, quantisation and flags with those of before, or go back",
+        "plimsoll calibrate on both times; then plimsoll simulate with precision as found",
+    ),
+    CauseKind.PREEMPTION_STORM: (
+        "admit less at once: reserve_kv, no oversubscription, a lower max_num_seqs, or more KV memory",
+        "plimsoll simulate with scheduling: {reserve_kv: true, oversubscription: 0%}",
     ),
 }
 """Cause → (remedy, how to try it)."""

@@ -27,6 +27,7 @@ class TenantSignal(Struct, frozen=True):
     hits_before: float | None  # the same before
     prompt_during: float | None
     appeared: bool  # sent (almost) nothing before
+    entropy: float | None = None  # bits a byte of its prompts, during less before
 
 
 class ReplicaSignal(Struct, frozen=True):
@@ -40,12 +41,22 @@ class ReplicaSignal(Struct, frozen=True):
     failed: int  # requests that it failed during
 
 
+class PathSignal(Struct, frozen=True):
+    """The connections of slow requests, as the kernel told: median round trip during ÷ before, retransmissions each."""
+
+    rtt_ratio: float
+    retransmits: float
+    retransmits_before: float
+
+
 class Signals(Struct, frozen=True):
     """All of both."""
 
     tenants: tuple[TenantSignal, ...]
     replicas: tuple[ReplicaSignal, ...]
     load: float | None  # tokens a second, during ÷ before
+    engine_path: PathSignal | None = None
+    client_path: PathSignal | None = None
 
     def tenant(self, name: str) -> TenantSignal | None:
         """The tenant of that name."""
@@ -62,7 +73,17 @@ def signals(visits: Visits, parts: TimeParts, before: Ints, during: Ints, spans:
     replicas = [_replica(visits, parts, code, before, during) for code, name in enumerate(visits.replica.names) if name]
     tokens = (visits.prompt + visits.output).astype(float)
     load = _rate_ratio(float(tokens[before].sum()), float(tokens[during].sum()), spans) if before.size else None
-    return Signals(tuple(tenants), tuple(replicas), load)
+    engine = _path(visits.engine_rtt, visits.engine_retransmits, before, during)
+    client = _path(visits.client_rtt, visits.client_retransmits, before, during)
+    return Signals(tuple(tenants), tuple(replicas), load, engine, client)
+
+
+def _path(rtt: Floats, retransmits: Floats, before: Ints, during: Ints) -> PathSignal | None:
+    now, usual = _median(rtt[during]), _median(rtt[before])
+    if now is None or not usual:
+        return None
+    again, again_before = (float(np.nanmean(retransmits[rows])) for rows in (during, before))
+    return PathSignal(now / usual, again, again_before)
 
 
 def _tenant(visits: Visits, name: str, before: Ints, during: Ints, spans: tuple[float, float]) -> TenantSignal:
@@ -81,6 +102,7 @@ def _tenant(visits: Visits, name: str, before: Ints, during: Ints, spans: tuple[
         hits_before=hits_before,
         prompt_during=float(prompt[during].mean()) if during.size else None,
         appeared=had_before and before.size < MIN_ROWS <= during.size,
+        entropy=_difference(_median(visits.entropy[during]), _median(visits.entropy[before])),
     )
 
 
@@ -112,6 +134,10 @@ def _rate_ratio(before: float, during: float, spans: tuple[float, float]) -> flo
     if spans[0] <= 0.0 or spans[1] <= 0.0 or before <= 0.0:
         return None
     return (during / spans[1]) / (before / spans[0])
+
+
+def _difference(during: float | None, before: float | None) -> float | None:
+    return None if during is None or before is None else during - before
 
 
 def _median(values: Floats) -> float | None:

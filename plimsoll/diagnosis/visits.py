@@ -24,6 +24,12 @@ FIELDS: Final = (
 """Columns of the request log that a diagnosis reads; beside them it wants `broke`: whether an objective was missed."""
 
 
+MORE_FIELDS: Final = (
+    "adapter", "prompt_entropy", "engine_rtt", "engine_retransmits", "client_rtt", "client_retransmits",
+)  # fmt: skip
+"""Columns that it takes where they are there: other tools' logs have none of them."""
+
+
 class Texts(Struct, frozen=True):
     """A column of few, often repeated texts: `names[codes[i]]` is the i-th."""
 
@@ -66,6 +72,13 @@ class Visits:
         self.upstream = _floats(columns["upstream_time"], order)
         self.client_stall = _floats(columns["client_stall"], order)
         self.report_kv = _floats(columns["report_kv_usage"], order)
+        nothing = [None] * self.num
+        self.adapter = _texts(columns.get("adapter", [""] * self.num), order)
+        self.entropy = _floats(columns.get("prompt_entropy", nothing), order)
+        self.engine_rtt, self.client_rtt, self.engine_retransmits, self.client_retransmits = (
+            _floats(columns.get(name, nothing), order)
+            for name in ("engine_rtt", "client_rtt", "engine_retransmits", "client_retransmits")
+        )
         self.ended = np.where(np.isnan(self.e2e), self.finished, self.arrived + self.e2e)
 
     @property
@@ -100,7 +113,7 @@ class Visits:
 def visits_of(records: Iterable[Record]) -> Visits:
     """The same from records, in any order."""
     rows = list(records)
-    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in FIELDS}
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in (*FIELDS, *MORE_FIELDS)}
     columns["broke"] = [any(verdict.num_bad for verdict in row.verdicts) for row in rows]
     return Visits(columns)
 

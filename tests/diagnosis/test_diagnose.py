@@ -5,11 +5,14 @@ from msgspec.structs import replace
 
 from benchmarks.episodes import ACCUSED, KINDS, VICTIM, episode
 from plimsoll.diagnosis.diagnose import Mechanism, diagnose
+from plimsoll.diagnosis.enginesignals import COLUMNS, States, engine_signals
 from plimsoll.diagnosis.findings import findings
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.remedies import REMEDIES, CauseKind
 from plimsoll.diagnosis.timeparts import COLUMN, Part
-from plimsoll.diagnosis.visits import FIELDS, visits_of
+from plimsoll.diagnosis.visits import FIELDS, MORE_FIELDS, visits_of
+from plimsoll.governor.events import ReplicaReport
+from plimsoll.requestlog.enginestate import EngineState, ReplicaWindow
 from plimsoll.requestlog.record import Record
 from plimsoll.slo.outcome import Outcome, Reason
 from tests.analytics.records import START, record
@@ -42,7 +45,7 @@ def test_every_cause_has_a_remedy_and_every_kind_a_name() -> None:
 
 def test_only_what_live_operation_writes_is_looked_at() -> None:
     """A diagnosis reads columns of the request log and nothing else."""
-    assert set(FIELDS) <= set(Record.__struct_fields__)
+    assert {*FIELDS, *MORE_FIELDS} <= set(Record.__struct_fields__)
 
 
 def test_an_empty_log_has_no_findings() -> None:
@@ -97,3 +100,49 @@ def test_few_slow_ones_are_held_against_answers_not_against_refusals() -> None:
     found = diagnose(visits_of(rows), {}, "acme")
     assert (found.num_bad, found.excess.num) == (3, 3)
     assert found.excess.total == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("kind", "subject"), [("expert_imbalance", ""), ("cold_start", "http://r2")])
+def test_what_engines_tell_names_what_rows_alone_cannot(kind: str, subject: str) -> None:
+    incident = episode(kind, 0)
+    visits = visits_of(incident.records)
+    told = diagnose(visits, incident.engines, VICTIM, states=States(incident.states)).cause
+    assert told is not None
+    assert told.kind in incident.kinds
+    assert told.subject == subject
+    silent = diagnose(visits, incident.engines, VICTIM)
+    assert {cause.kind for cause in silent.causes}.isdisjoint(ENGINE_KINDS)
+
+
+ENGINE_KINDS = {
+    CauseKind.EXPERT_IMBALANCE, CauseKind.ALL_TO_ALL, CauseKind.SPECULATION_COLLAPSE, CauseKind.LINK_CONTENTION,
+    CauseKind.ADAPTER_LOADING, CauseKind.COLD_START, CauseKind.CHANGED_ENGINE, CauseKind.PREEMPTION_STORM,
+}  # fmt: skip
+
+
+def test_states_are_read_from_what_live_probes_keep_and_nothing_else() -> None:
+    """A window has no column that a simulated replica fills and no report could carry."""
+    told = {*ReplicaReport.__struct_fields__, *EngineState.__struct_fields__}
+    counted = {"from_at", "until_at", "num_looks", "num_healthy", "num_starts", "max_waiting", "max_kv_usage"}
+    assert set(ReplicaWindow.__struct_fields__) <= told | counted
+    assert set(COLUMNS) <= set(ReplicaWindow.__struct_fields__)
+
+
+def windows(name: str, values: list[tuple[float | None, float | None]]) -> States:
+    """Ten s each from START on; pairs (draft tokens, those that were right)."""
+    rows = []
+    for number, (drafts, right) in enumerate(values):
+        at = START + 10.0 * number
+        row = ReplicaWindow(name, at, at + 10.0, 10, 10, 0, running=4.0)
+        rows.append(replace(row, draft_tokens=drafts, accepted_tokens=right))
+    return States(rows)
+
+
+def test_signals_are_before_and_during_and_unknown_where_nobody_told() -> None:
+    states = windows("http://a", [(100, 80), (100, 70), (None, None), (200, 40)])
+    (signal,) = engine_signals(states, START + 20.0, START + 40.0)
+    assert list(signal.acceptance) == pytest.approx([0.75, 0.2])
+    assert {signal.balancedness, signal.load_speed, signal.adapter_loads} == {(None, None)}
+    (later,) = engine_signals(windows("http://a", [(None, None)] * 4), START + 20.0, START + 40.0)
+    assert later.acceptance == (None, None)
+    assert engine_signals(States(), START, START + 40.0) == ()
