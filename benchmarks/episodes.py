@@ -124,7 +124,7 @@ def _neighbour_long(plan: Plan) -> None:
 
 def _neighbour_surge(plan: Plan) -> None:
     plan.scheduling = FREE
-    plan.split("eel", rate=plan.rate * plan.draw(1.3, 1.8))
+    plan.split("eel", rate=plan.rate * plan.draw(2.0, 2.8))
 
 
 def _own_prompts(plan: Plan) -> None:

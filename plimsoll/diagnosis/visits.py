@@ -120,7 +120,7 @@ def visits_of(records: Iterable[Record]) -> Visits:
 
 def _floats(values: Any, order: Ints) -> Floats:
     if isinstance(values, np.ma.MaskedArray):
-        values = values.filled(np.nan)
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     elif isinstance(values, list):
         values = [np.nan if value is None else value for value in values]
     return np.asarray(values, np.float64)[order]
