@@ -91,7 +91,7 @@ def readers() -> "Readers":
     """How the commands of their names read, for the console's pages."""
     from plimsoll.cli import explain as explaining  # noqa: PLC0415 - as above
     from plimsoll.cli.budgetbooks import rows_of  # noqa: PLC0415 - as above
-    from plimsoll.cli.diagnosing import engines_of, visits_between  # noqa: PLC0415 - as above
+    from plimsoll.cli.diagnosing import engines_of, states_between, visits_between  # noqa: PLC0415 - as above
     from plimsoll.cli.grid import replaced  # noqa: PLC0415 - as above
     from plimsoll.console.store import Readers  # noqa: PLC0415 - as above
     from plimsoll.diagnosis.explain import Explanation  # noqa: PLC0415 - as above
@@ -104,7 +104,8 @@ def readers() -> "Readers":
     def diagnose(root: Path, tenant: str | None, since: float, until: float) -> Findings:
         with connect(root) as connection:
             visits = visits_between(connection, since, until)
-        return findings(visits, engines_of(policy_in_force(root)), tenant or "", str(root))
+            states = states_between(connection, since, until)
+        return findings(visits, engines_of(policy_in_force(root)), tenant or "", str(root), states)
 
     def explain(root: Path, request: str) -> Explanation:
         return explaining.make(root, request)[0]
