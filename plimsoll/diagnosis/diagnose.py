@@ -27,6 +27,8 @@ from plimsoll.requestlog.enginestate import WINDOW
 
 MIN_BAD: Final = 5
 """With fewer missed objectives there is no incident to explain."""
+SURE: Final = 0.5
+"""Likelihood that a cause needs to be named where fewer objectives were missed than that."""
 
 
 INSIDE: Final = frozenset({
@@ -102,6 +104,8 @@ def diagnose(
     )
     is_incident = slow.size >= MIN_BAD and (bool(worse) or bool(bad.sum() >= MIN_BAD))
     named = causes(case) if is_incident else ()
+    if bad.sum() < MIN_BAD:  # slow for its kind, and hardly anything promised was missed
+        named = tuple([cause for cause in named if cause.likelihood >= SURE])
     return Diagnosis(
         tenant=tenant,
         num=int(mine.size),
@@ -169,10 +173,11 @@ def _signals(visits: Visits, parts: TimeParts, slow: Ints, since: float | None, 
 def _engine_signals(
     visits: Visits, slow: Ints, since: float | None, until: float | None, states: States | None
 ) -> tuple[EngineSignal, ...]:
-    """From the change on, less what slow requests took to be noticed; of an incident without a change, all of it."""
-    if states is None or not slow.size or since is None:
+    """From the change on; where none was believed, from the instant by which a quarter of the slow ones had come."""
+    if states is None or not slow.size:
         return ()
-    begin = min(since, float(visits.arrived[slow].min()))
+    first = float(np.quantile(visits.arrived[slow], 0.25))
+    begin = first if since is None else min(since, first)
     end = float(visits.finished[slow].max()) if until is None else until
     return engine_signals(states, begin - WINDOW, end)
 
