@@ -11,6 +11,7 @@ from typing import Final
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.estimates import Histogram
 from plimsoll.governor.floors import Floors
+from plimsoll.governor.promptfloors import PromptFloors
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 
@@ -26,7 +27,8 @@ UNKNOWN_OUTPUT: Final = 512  # tokens reserved where neither client nor history 
 class Lending:
     """Predicts when booked units come back, and says how much idle floor may be lent. One a pool."""
 
-    def __init__(self, waits: list[float], full_step: float | None) -> None:
+    def __init__(self, waits: list[float], full_step: float | None, prompts: PromptFloors | None = None) -> None:
+        self.prompts = PromptFloors([0.0] * len(waits), waits) if prompts is None else prompts
         self.width = max(max(waits, default=5.0) / 32.0, 0.01)  # s a time bucket
         self.num_buckets = [int(wait / self.width) for wait in waits]  # a lender's wait, rounded down
         self.by_wait = sorted(range(len(waits)), key=self.num_buckets.__getitem__)
@@ -89,7 +91,7 @@ def fits(replica: Replica, request: Request, lending: Lending, at: float) -> int
     lane = request.lane
     slots = replica.slot_room
     within = need <= replica.room.own(lane) and (slots is None or slots.own(lane) > 0)
-    if lane > 0 and replica.pending_prompt and _must_pace(replica, request, within_floor=within):
+    if lane > 0 and _must_pace(replica, request, lending, at, within_floor=within):
         replica.paced = True
         return NO
     if within:
@@ -115,13 +117,27 @@ def _right(  # noqa: PLR0917 - as often as there are replicas, and keywords cost
     return LENT if empty or lending.allows(replica, room, lane, left, at) else NO
 
 
-def _must_pace(replica: Replica, request: Request, *, within_floor: bool) -> bool:
+def _must_pace(replica: Replica, request: Request, lending: Lending, at: float, *, within_floor: bool) -> bool:
     """Whether prompts sent there and not computed yet leave no room for another one of a lower tier.
 
     Inside the engine all prompts wait in one queue: what a lower tier piles up there the highest tier stands behind.
-    So a lower tier adds only what one step computes, or within its floor one prompt beyond that; alone it may always.
+    So a lower tier adds only what one step computes, or within its floor one prompt beyond that; alone it may always,
+    but one that takes several steps only within its floor of computation (`promptfloors`).
     """
-    return replica.pending_prompt + (0 if within_floor else request.prompt_tokens) > replica.prompt_limit
+    if replica.pending_prompt:
+        more = 0 if within_floor else request.prompt_tokens
+        if replica.pending_prompt + more > replica.prompt_limit:
+            return True
+    return waits_for_computation(replica, request, lending, at)
+
+
+def waits_for_computation(replica: Replica, request: Request, lending: Lending, at: float) -> bool:
+    """Whether it has a long prompt that may not be started there now, whatever room there is. An empty replica is
+    lent whole."""
+    if request.lane == 0 or request.prompt_tokens <= replica.prompt_limit or replica.num_in_flight == 0:
+        return False
+    tokens = replica.pending_prompt + request.prompt_tokens
+    return not lending.prompts.may_start(request.lane, tokens, lending.closed, at)
 
 
 def floors_of(shares: list[float], units: int, *, in_blocks: bool) -> list[int]:

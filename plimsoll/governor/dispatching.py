@@ -237,6 +237,8 @@ class Dispatcher:
             )
         request.report = replica.report
         request.report_age = at - replica.reported_at
+        if request.lane > 0 and request.pending_prompt > replica.prompt_limit:
+            pool.lending.prompts.started(request.lane, request.pending_prompt, at)
         replica.book(request, replica.units_for(request))
         pool.lending.book(request, at)
         pool.num_in_flight += 1

@@ -12,11 +12,12 @@ from plimsoll.governor.predicting import Common, Predictor
 from plimsoll.governor.prefill import PromptPace
 from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.prefixes import PrefixIndex
+from plimsoll.governor.promptfloors import PromptFloors
 from plimsoll.governor.queueing import Lane
 from plimsoll.governor.replicas import UNLIMITED, Replica
 from plimsoll.governor.rules import Rule, Rules
 from plimsoll.policy.objective import Sli
-from plimsoll.policy.policy import Hedging, Order, Policy, Tier
+from plimsoll.policy.policy import Hedging, Order, Policy, SaturationRule, Tier
 from plimsoll.policy.policy import Pool as PoolPolicy
 
 DEFAULT_WAIT = 5.0  # s a lender waits for its floor where its tier has no TTFT objective
@@ -67,6 +68,7 @@ class Pool:
         self.bypasses = 0
         self.strict = False
         self.saturation_limit = 1.0
+        self.by_reports = False  # it is judged by what replicas say
 
     def apply(
         self, policy: PoolPolicy, whole: Policy, others: Rules, tiers: list[Tier], profile: EngineProfile | None
@@ -96,9 +98,11 @@ class Pool:
         self.engine_priority = policy.engine_priority
         self._hedge_by(rules.hedging)
         self.strict = rules.strict
-        self.saturation_limit = float(rules.saturation_limit) if rules.reserve_kv else float(UNLIMITED)
+        self.by_reports = rules.saturation is SaturationRule.REPORTED
+        held = rules.reserve_kv or self.by_reports
+        self.saturation_limit = float(rules.saturation_limit) if held else float(UNLIMITED)
         fair = rules.order != Order.FCFS
-        self.preference = "" if rules.order in {Order.FAIR, Order.FCFS} else str(rules.order)
+        self.preference = "" if rules.order in {Order.FAIR, Order.TURNS, Order.FCFS} else str(rules.order)
         lanes = tiers if rules.tiers_matter else []
         self._shares = [float(tier.share) for tier in lanes] or [0.0]
         classes = Classes(rules.classes) if rules.classes else None
@@ -106,6 +110,7 @@ class Pool:
         trickles = [float(tier.trickle) for tier in lanes] or [0.0]
         self.lanes = [Lane(fair=fair, trickle=trickle, classes=classes) for trickle in trickles]
         for lane in self.lanes:
+            lane.by_turns = rules.order == Order.TURNS
             lane.deficit = float(rules.deficit) if self.preference else 0.0
         self._start_lending([wait_of(tier) for tier in lanes] or [DEFAULT_WAIT])
         self._place_replicas(policy.replicas)
@@ -223,8 +228,18 @@ class Pool:
         for replica in self.replicas:
             for request in replica.in_flight.values():
                 request.release_bucket = -1
-        self.lending = Lending(waits, slowest)
+        self.lending = Lending(waits, slowest, PromptFloors(self._shares, waits))
+        if self.profile is not None:
+            self._time_prompts(self.profile, self.lending.prompts)
         self.lending.held, self.lending.held_bound = before.held, before.held_bound
+
+    @staticmethod
+    def _time_prompts(profile: EngineProfile, prompts: PromptFloors) -> None:
+        """A line and a square through what a long prompt and one twice as long take on an idle replica."""
+        half = 4 * profile.max_batched_tokens
+        once, twice = unloaded_ttft(profile, half), unloaded_ttft(profile, 2 * half)
+        prompts.square_time = max(0.0, (twice - 2.0 * once) / (2.0 * half * half))
+        prompts.token_time = once / half - half * prompts.square_time
 
     def _place_replicas(self, names: tuple[str, ...]) -> None:
         for replica in self.replicas:
@@ -233,6 +248,7 @@ class Pool:
         for name in names:
             if name not in here:
                 self._place(name)
+        self.lending.prompts.num_replicas = max(1, len(names))
 
     def _place(self, name: str) -> None:
         """A new replica takes the place of one that has left, else a new one."""

@@ -33,6 +33,7 @@ class Lane:
     def __init__(self, *, fair: bool, trickle: float, classes: Classes | None = None) -> None:
         self.fair = fair
         self._classes = classes  # None: all requests of a tenant are alike
+        self.by_turns = False  # each request counts as one, however large
         self.deficit = 0.0  # tokens of service by which another order than fair turns may prefer a tenant
         self.trickle = trickle  # tokens of credit earned per token charged to other lanes
         self.credit = 0.0
@@ -96,6 +97,8 @@ class Lane:
         the order may prefer somebody by)."""
         if not self.fair or request.account.index == head.account.index:
             return True
+        if self.by_turns:
+            charge = 1.0
         ahead = self._line(request.account.index).counter + charge / request.account.weight
         return ahead <= self._line(head.account.index).counter + self.largest_charge + self.deficit
 
@@ -114,14 +117,14 @@ class Lane:
             return
         if line.num == 0 and not waited:
             self._lift(line)
-        weighted = tokens / request.account.weight
+        weighted = (1.0 if self.by_turns else tokens) / request.account.weight
         self.largest_charge = max(self.largest_charge, weighted)
         self._last = line
         self._move(line, weighted)
 
     def correct(self, request: Request, tokens: float) -> None:
         """The service turned out `tokens` more than charged (negative: less)."""
-        if self.fair and tokens != 0.0:
+        if self.fair and tokens != 0.0 and not self.by_turns:
             self._move(self._line(request.account.index), tokens / request.account.weight)
 
     def counters(self) -> dict[int, float]:

@@ -1,6 +1,17 @@
-"""How full a pool is: 1.0 means hold. The mean over the replicas that may be sent something."""
+"""How full a pool is: 1.0 means hold. The mean over the replicas that may be sent something.
+
+By what is booked there; or (`saturation: reported`) by what each says of itself, the larger of its own queue over five
+requests and its KV usage over four fifths: the measure and the limits of the utilisation detector of llm-d's router.
+What was sent since the last report is not in it. A replica that tells neither is judged by what is booked.
+"""
+
+from typing import Final
 
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.replicas import Replica
+
+QUEUE: Final = 5.0  # requests waiting inside the engine
+KV_USAGE: Final = 0.8
 
 
 def saturation(pool: Pool, at: float) -> float | None:
@@ -9,7 +20,7 @@ def saturation(pool: Pool, at: float) -> float | None:
     num = 0
     for replica in pool.replicas:
         if replica.routable(at):
-            total += replica.saturation()
+            total += _reported(replica) if pool.by_reports else replica.saturation()
             num += 1
     return total / num if num else None
 
@@ -19,7 +30,14 @@ def holds(pool: Pool, at: float) -> bool:
 
     A line of 1.0 or more needs no sum: reservations alone keep each replica below it.
     """
-    if pool.saturation_limit >= 1.0:
+    if pool.saturation_limit >= 1.0 and not pool.by_reports:
         return False
     full = saturation(pool, at)
     return full is not None and full >= pool.saturation_limit
+
+
+def _reported(replica: Replica) -> float:
+    report = replica.report
+    if report is None or (report.waiting is None and report.kv_usage is None):
+        return replica.saturation()
+    return max((report.waiting or 0) / QUEUE, (report.kv_usage or 0.0) / KV_USAGE)

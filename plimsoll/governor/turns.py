@@ -10,7 +10,7 @@ kept where it will soonest fit. A head that this replica has failed already is n
 
 from typing import Final
 
-from plimsoll.governor.admission import LENT, NO, OWN_FLOOR, fits
+from plimsoll.governor.admission import LENT, NO, OWN_FLOOR, fits, waits_for_computation
 from plimsoll.governor.keeping import keeps_room
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.preferring import preferred
@@ -44,9 +44,10 @@ def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, R
             right = fits(replica, head, pool.lending, at)
             if right != NO:
                 return _chosen(pool, replica, head, right, passed, at)
-            if head.bypassed >= pool.bypasses and keeps_room(pool, replica, head, at):
-                return None, _POOL_FULL
-            passed.append(head)
+            if not waits_for_computation(replica, head, pool.lending, at):  # else no room kept would let it go sooner
+                if head.bypassed >= pool.bypasses and keeps_room(pool, replica, head, at):
+                    return None, _POOL_FULL
+                passed.append(head)
         smaller = _smaller(pool, replica, head, at)
         if smaller is not None:
             return smaller, _reason(pool, smaller, NO, passed)

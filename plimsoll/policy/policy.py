@@ -167,6 +167,7 @@ class Order(StrEnum):
     FAIR = "fair"  # virtual token counters (VTC)
     EDF = "edf"  # fair, but the earliest due first within `deficit`
     LOCALITY = "locality"  # fair, but the longest prefix held first within `deficit`
+    TURNS = "turns"  # tenants in turn, a request each, however large
     FCFS = "fcfs"  # arrival; with `tiers_matter: false` across all tiers
 
 
@@ -177,6 +178,13 @@ class RoutingRule(StrEnum):
     PREDICTED = "predicted"  # predicted TTFT and ITL, corrected by what came; slow start, outliers taken out
     LEAST_REQUESTS = "least_requests"
     ROUND_ROBIN = "round_robin"
+
+
+class SaturationRule(StrEnum):
+    """Whose word says how full a pool is."""
+
+    RESERVED = "reserved"  # what the gateway has booked there
+    REPORTED = "reported"  # what replicas say: their own queues and KV
 
 
 class RequestClass(Struct, frozen=True):
@@ -211,6 +219,7 @@ class Scheduling(Struct, frozen=True):
     oversubscription: Fraction = Fraction(0)
     bypasses: int = 16  # smaller requests that may pass a waiting larger one
     saturation_limit: Fraction = Fraction(1)  # pool saturation at which dispatch holds
+    saturation: SaturationRule = SaturationRule.RESERVED
     classes: tuple[RequestClass, ...] = ()  # what no class names has weight 1
     hedging: Hedging | None = None  # None: nobody is asked twice
     retries: int = 2  # further attempts, only while no byte has reached the client

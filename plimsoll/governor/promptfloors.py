@@ -1,0 +1,63 @@
+"""Computing prompts is room, too: a replica computes one long prompt at a time, and whoever comes meanwhile waits.
+
+So a lower tier's prompts that take more than one step have a floor in time as its KV has one in blocks: by its share
+(and by what no tier holds) it earns seconds of computation as time passes, all replicas together, and a prompt starts
+while there are some left, which pays for it, if need be in advance. Beyond that it borrows from the tiers above, on
+the terms on which every idle floor is lent: only what is over within the lender's `wait`.
+"""
+
+from typing import Final
+
+DEPTH: Final = 10.0  # s of earning that may be saved up: prompts come by chance, also those of the well-behaved
+
+DEBT: Final = 30.0  # s of earning that one prompt may cost in advance: whoever is in debt starts again within that
+
+
+class PromptFloors:
+    """One a pool: by lane (tier queue), in order of rank, the highest first; its own prompts wait for nobody."""
+
+    def __init__(self, shares: list[float], waits: list[float]) -> None:
+        free = max(0.0, 1.0 - sum(shares))
+        self._shares = [share + free for share in shares]
+        self._holds = [share > 0.0 for share in shares]
+        self._waits = waits
+        self._saved = [0.0] * len(shares)
+        self._looked_at = [0.0] * len(shares)
+        self.num_replicas = 1
+        self.token_time = 0.0  # s a prompt token; 0: not known, so nothing can be said of time
+        self.square_time = 0.0  # s a pair of a prompt's tokens: attention
+
+    def takes(self, tokens: int) -> float:
+        """Seconds to compute a prompt of so many tokens, or several of so many in all (then it is a bound)."""
+        return tokens * (self.token_time + tokens * self.square_time)
+
+    def may_start(self, lane: int, tokens: int, closed: list[bool], at: float) -> bool:
+        """Whether a long prompt of that lane may start on a replica that then has so many tokens to compute.
+
+        `closed` by lane: a spent budget there forbids to lend on time.
+        """
+        if self.token_time == 0.0 or self._earned(lane, at) > 0.0:
+            return True
+        seconds = self.takes(tokens)
+        for lender in range(lane):
+            if self._holds[lender] and (closed[lender] or self._waits[lender] < seconds):
+                return False
+        return True
+
+    def started(self, lane: int, tokens: int, at: float) -> None:
+        """A long prompt of that lane, so many tokens of it not cached, is computed: it pays, or is in debt."""
+        self._saved[lane] = max(self._earned(lane, at) - self.takes(tokens), -DEBT * self._rate(lane))
+
+    def _earned(self, lane: int, at: float) -> float:
+        rate = self._rate(lane)
+        looked_at = self._looked_at[lane]
+        if looked_at == 0.0:
+            saved = DEPTH * rate
+        else:
+            saved = min(self._saved[lane] + (at - looked_at) * rate, DEPTH * rate)
+        self._saved[lane] = saved
+        self._looked_at[lane] = at
+        return saved
+
+    def _rate(self, lane: int) -> float:
+        return self._shares[lane] * self.num_replicas
