@@ -34,6 +34,8 @@ def command(about: str | None, study: str, *, duration: float, seeds: int = 10) 
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=seeds, help="how many seeds, from 0 (default: %(default)s)")
     parser.add_argument("--duration", type=float, default=duration, help="simulated s a run (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="results, a line a run: a study goes on from them")
+    parser.add_argument(
+        "--out", type=Path, default=DEFAULT_OUT, help="results, a line a run: a study goes on from them"
+    )
     parser.add_argument("--all", action="store_true", help="every rival, where a study has few by default")
     return Command(parser.parse_args(), study)
