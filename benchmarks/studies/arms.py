@@ -2,8 +2,8 @@
 
 Each arm has a published setting, which comes first, and three neighbours of it: the tuning budget, the same for all
 (`python -m benchmarks.studies.tuning`; it uses seeds of its own). Sources: VTC (https://arxiv.org/abs/2401.00588); the
-flow control of llm-d's router (llm-d.ai/docs/architecture/core/router/epp/flow-control: strict bands, tenants in turn, a
-gate on reported queues of 5 and KV of 0.8); the priority scheduler of SMG (lightseekorg/smg,
+flow control of llm-d's router (llm-d.ai/docs/architecture/core/router/epp/flow-control: strict bands, tenants in turn,
+a gate on reported queues of 5 and KV of 0.8); the priority scheduler of SMG (lightseekorg/smg,
 docs/concepts/reliability/priority-scheduling.md: slots of the fleet, idle reservations of higher classes held back,
 FIFO in a class, starved ones promoted, which stands here as trickle). Preemption of SMG is left out: its handlers do
 not honour it yet.

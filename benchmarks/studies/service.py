@@ -70,7 +70,7 @@ AZURE: Final = Mix(
     gold_ttft=1.0,
 )
 MOONCAKE: Final = Mix(
-    # Mooncake's conversation trace (kvcache-ai/Mooncake, FAST25, Apache-2.0), its prompts below 32k; no prefix is shared
+    # Mooncake's conversation trace (kvcache-ai/Mooncake, FAST25, Apache-2.0), prompts below 32k; no prefix is shared
     "mooncake",
     table(891, 900, 941, 2045, 6173, 13_118, 20_375, 25_322, 30_738, 32_759),
     table(1, 10, 24, 156, 350, 472, 597, 698, 1118, 2000),

@@ -51,10 +51,7 @@ class PromptFloors:
     def _earned(self, lane: int, at: float) -> float:
         rate = self._rate(lane)
         looked_at = self._looked_at[lane]
-        if looked_at == 0.0:
-            saved = DEPTH * rate
-        else:
-            saved = min(self._saved[lane] + (at - looked_at) * rate, DEPTH * rate)
+        saved = DEPTH * rate if looked_at == 0.0 else min(self._saved[lane] + (at - looked_at) * rate, DEPTH * rate)
         self._saved[lane] = saved
         self._looked_at[lane] = at
         return saved

@@ -1,5 +1,6 @@
 """Long prompts of lower tiers: their floor of computation, what is lent, and who is not kept waiting for it."""
 
+from itertools import pairwise
 from fractions import Fraction
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_floor_of_computation_is_earned_and_paid() -> None:
         at += 0.1
     used = 4.0 * (len(started) - 1)
     assert used == pytest.approx(0.5 * (at - 100.0 + DEPTH), abs=4.0)
-    gaps = [after - before for before, after in zip(started[5:], started[6:], strict=False)]
+    gaps = [after - before for before, after in pairwise(started[5:])]
     assert max(gaps) == pytest.approx(8.0, abs=0.2)
 
 
