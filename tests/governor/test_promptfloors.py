@@ -1,7 +1,7 @@
 """Long prompts of lower tiers: their floor of computation, what is lent, and who is not kept waiting for it."""
 
-from itertools import pairwise
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 
