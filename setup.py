@@ -22,7 +22,7 @@ GOVERNOR = (
     "admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
     "governor hedgebudget hedging keeping lifecycle limits lines months outliers placing pool predicting "
     "preferring prefill prefiller prefilling prefixes promises promptfloors queueing register replicas "
-    "request routing saturation settlement shedding slotline tenants tiers timers turns upkeep"
+    "request routing saturation settlement shedding slotline stepclock tenants tiers timers turns upkeep"
 )
 SIM = (
     "agenda asking batch bound disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate "

@@ -16,8 +16,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from plimsoll.policy.policy import Order, Policy, RoutingRule, SaturationRule, Scheduling
+from plimsoll.policy.policy import Order, Policy, RoutingRule, Scheduling
 from plimsoll.policy.presets import PRESETS
+from plimsoll.policy.schedulingrules import SaturationRule
 
 
 class Arm(Struct, frozen=True):

@@ -37,6 +37,7 @@ class Group(Struct):
     ttft_p90: float | None = None
     ttft_p99: float | None = None
     queued_p99: float | None = None
+    e2e_p99: float | None = None
 
     @property
     def attainment(self) -> float:
@@ -50,8 +51,10 @@ class Figures(Struct):
     window: float  # s
     tiers: dict[str, Group]
     tenants: dict[str, Group]
+    all: Group
     tokens: float  # prompt and output tokens a second, of what completed in the window
     service: float  # the same in tokens of service
+    served: dict[str, float]  # by tenant
     preemptions: int
     cpu: float  # s
 
@@ -96,8 +99,10 @@ def run(
         window=until - since,
         tiers=_groups(counted, "tier"),
         tenants=_groups(counted, "tenant"),
+        all=_group(counted),
         tokens=sum(row.prompt_tokens + row.output_tokens for row in ended) / (until - since),
-        service=sum(row.prompt_tokens + OUTPUT_WEIGHT * row.output_tokens for row in ended) / (until - since),
+        service=sum(map(_service, ended)) / (until - since),
+        served=_served(ended, until - since),
         preemptions=sum(report.preemptions or 0 for report in simulation.fleet.report(simulation.now)),
         cpu=time.process_time() - began,
     )
@@ -125,12 +130,24 @@ def _group(rows: Sequence[Record]) -> Group:
         num_good=sum(map(_good, rows)),
         completed=sum(row.outcome is Outcome.COMPLETED for row in rows),
         refused=sum(row.dispatched_at is None for row in rows),
-        service=sum(row.prompt_tokens + OUTPUT_WEIGHT * row.output_tokens for row in rows if row.output_tokens),
+        service=sum(_service(row) for row in rows if row.output_tokens),
         ttft_p50=quantile(times, 0.5),
         ttft_p90=quantile(times, 0.9),
         ttft_p99=quantile(times, 0.99),
         queued_p99=quantile(sorted(row.queued_for for row in rows), 0.99),
+        e2e_p99=quantile(sorted(inf if row.e2e is None else row.e2e for row in rows), 0.99),
     )
+
+
+def _served(ended: Sequence[Record], seconds: float) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for row in ended:
+        found[row.tenant] = found.get(row.tenant, 0.0) + _service(row) / seconds
+    return {name: found[name] for name in sorted(found)}
+
+
+def _service(row: Record) -> float:
+    return row.prompt_tokens + OUTPUT_WEIGHT * row.output_tokens
 
 
 def _good(row: Record) -> bool:

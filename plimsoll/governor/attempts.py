@@ -91,8 +91,10 @@ class Attempts:
 
     def ended(self, pool: Pool, replica: Replica, request: Request, end: Ending) -> None:
         """Where routing goes by prediction: hold it against what came, and take the replica out if it is an outlier."""
-        if replica.predictor is not None and end.outcome is Outcome.COMPLETED and request.num_choices == 1:
-            replica.predictor.tokens(request.predicted_itl, end.tpot())
+        if replica.predictor is not None and end.outcome is Outcome.COMPLETED:
+            replica.predictor.clock.ended(end.at)
+            if request.num_choices == 1:
+                replica.predictor.tokens(request.predicted_itl, end.tpot())
         if end.outcome in {Outcome.COMPLETED, Outcome.FAILED}:
             error = end.outcome is Outcome.FAILED and not end.is_clients_fault()
             self._watch(pool, replica, end.at, error=error)

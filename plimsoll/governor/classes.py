@@ -6,7 +6,7 @@ Classes divide a tenant's own turns and nobody else's, so that calling everythin
 from math import exp, inf
 from typing import Final
 
-from plimsoll.policy.policy import RequestClass
+from plimsoll.policy.schedulingrules import RequestClass
 
 LN2: Final = 0.6931471805599453
 

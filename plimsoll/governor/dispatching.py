@@ -231,14 +231,17 @@ class Dispatcher:
             request.predicted_ttft = request.predicted_itl = 0.0
         elif replica.predictor is not None:
             running, context = replica.num_in_flight, replica.context
-            request.predicted_ttft = replica.predictor.ttft(request.prompt_ahead, running, context)
+            pending = replica.pending_prompt
+            request.predicted_ttft = replica.predictor.ttft_now(request.pending_prompt, pending, running, context, at)
+            replica.predictor.clock.sent(request.pending_prompt)
             request.predicted_itl = replica.predictor.itl(
                 running + request.num_choices, context + request.prompt_tokens
             )
         request.report = replica.report
         request.report_age = at - replica.reported_at
         if request.lane > 0 and request.pending_prompt > replica.prompt_limit:
-            pool.lending.prompts.started(request.lane, request.pending_prompt, at)
+            output = request.expected_output * request.num_choices
+            pool.lending.prompts.started(request.lane, request.pending_prompt, output, at)
         replica.book(request, replica.units_for(request))
         pool.lending.book(request, at)
         pool.num_in_flight += 1

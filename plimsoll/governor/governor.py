@@ -203,6 +203,10 @@ class Governor:
         self._endings.reject(request, reason, detail, request.arrived_at)
         return True
 
+    def predicted_ttft(self, request_id: int) -> float:
+        """Seconds from its dispatch to its first token, as was predicted then; 0.0 where routing does not predict."""
+        return self._open(request_id, "predicted_ttft").predicted_ttft
+
     # --- a request runs and ends -----------------------------------------------------------------------------------
 
     def _first_token(self, event: FirstToken) -> None:
@@ -218,6 +222,7 @@ class Governor:
         replica = pool.replicas[request.replica_index]
         replica.prompt_done(request)
         if replica.predictor is not None:
+            replica.predictor.clock.ended(at)
             replica.predictor.first_token(request.predicted_ttft, at - request.dispatched_at)
         if request.sequence & SAMPLED == 0:
             pool.prompt_pace.streamed(at - request.dispatched_at, request.prompt_ahead)

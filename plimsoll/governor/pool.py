@@ -17,8 +17,9 @@ from plimsoll.governor.queueing import Lane
 from plimsoll.governor.replicas import UNLIMITED, Replica
 from plimsoll.governor.rules import Rule, Rules
 from plimsoll.policy.objective import Sli
-from plimsoll.policy.policy import Hedging, Order, Policy, SaturationRule, Tier
+from plimsoll.policy.policy import Hedging, Order, Policy, Tier
 from plimsoll.policy.policy import Pool as PoolPolicy
+from plimsoll.policy.schedulingrules import SaturationRule
 
 DEFAULT_WAIT = 5.0  # s a lender waits for its floor where its tier has no TTFT objective
 PREFIX_HASHES = 65_536  # remembered where the capacity is not known
@@ -230,16 +231,20 @@ class Pool:
                 request.release_bucket = -1
         self.lending = Lending(waits, slowest, PromptFloors(self._shares, waits))
         if self.profile is not None:
-            self._time_prompts(self.profile, self.lending.prompts)
+            self._time_prompts(self.profile, StepTime(self.profile), self.lending.prompts)
         self.lending.held, self.lending.held_bound = before.held, before.held_bound
 
     @staticmethod
-    def _time_prompts(profile: EngineProfile, prompts: PromptFloors) -> None:
-        """A line and a square through what a long prompt and one twice as long take on an idle replica."""
+    def _time_prompts(profile: EngineProfile, steps: StepTime, prompts: PromptFloors) -> None:
+        """A line and a square through what a long prompt and one twice as long take on an idle replica; and by what
+        one more sequence, and more context, make a step of a busy one longer."""
         half = 4 * profile.max_batched_tokens
         once, twice = unloaded_ttft(profile, half), unloaded_ttft(profile, 2 * half)
         prompts.square_time = max(0.0, (twice - 2.0 * once) / (2.0 * half * half))
         prompts.token_time = once / half - half * prompts.square_time
+        busy = profile.max_num_seqs // 2
+        prompts.output_time = steps.decode(busy + 1, 0) - steps.decode(busy, 0)
+        prompts.held_time = (steps.decode(busy, half) - steps.decode(busy, 0)) / half
 
     def _place_replicas(self, names: tuple[str, ...]) -> None:
         for replica in self.replicas:

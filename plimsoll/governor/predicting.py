@@ -11,6 +11,7 @@ from typing import Final
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.estimates import Histogram
+from plimsoll.governor.stepclock import StepClock, step_of
 
 SMOOTHING: Final = 32.0  # requests that a pool's factor remembers
 OWN: Final = 128.0  # … and a replica's own: what sets it apart must show for long, or noise would decide where to go
@@ -36,6 +37,8 @@ class Predictor:
         self._common = common
         self._steps = steps
         self._step_tokens = profile.max_batched_tokens
+        self.clock = StepClock(steps, profile.max_batched_tokens)
+        self._pair_time = steps.mixed(1, 1, 0, 0, 1e6, 0.0) / 1e6 - steps.mixed(1, 1, 0, 0, 0.0, 0.0) / 1e6
         self.ttft_factor = 1.0
         self.itl_factor = 1.0
         self.num = 0  # first tokens seen
@@ -48,13 +51,18 @@ class Predictor:
     def ttft(self, prompt_tokens: int, sequences: int, context: int) -> float:
         """Seconds to the first token: half of the step that runs, then as many as it takes to compute so many prompt
         tokens, its own last, beside so many sequences that decode over so many tokens of context."""
-        num_full, rest = divmod(prompt_tokens, self._step_tokens)
         seconds = 0.5 * self._steps.decode(sequences, context) if sequences else 0.0
-        if num_full:
-            seconds += num_full * self._step(self._step_tokens, sequences, context)
-        if rest:
-            seconds += self._step(rest, sequences, context)
-        return self.ttft_factor * self._common.ttft_factor * seconds
+        return self._pace() * (seconds + self._computing(prompt_tokens, sequences, context))
+
+    def ttft_now(self, prompt_tokens: int, pending: int, sequences: int, context: int, at: float) -> float:
+        """The same for a prompt of its own so long that is sent now, by where the engine is in its steps: `pending`
+        prompt tokens before it have shown no first token yet."""
+        pace = self._pace()
+        wait, queued = self.clock.wait(pending, sequences, context, pace, at)
+        seconds = self._computing(queued + prompt_tokens, sequences, context)
+        if prompt_tokens > self._step_tokens:  # later chunks look back on the earlier ones
+            seconds += self._pair_time * prompt_tokens * (prompt_tokens - self._step_tokens) / 2.0
+        return wait + pace * seconds
 
     def itl(self, sequences: int, context: int) -> float:
         """Seconds a token in a batch of so many sequences over so many tokens of context."""
@@ -80,8 +88,14 @@ class Predictor:
             self.itl_factor *= exp(off / OWN)
             self._common.itl_factor *= exp(off / SMOOTHING)
 
-    def _step(self, tokens: int, sequences: int, context: int) -> float:
-        return self._steps.mixed(tokens, 1, sequences, context, tokens * tokens / 2.0, 0.0)
+    def _pace(self) -> float:
+        return self.ttft_factor * self._common.ttft_factor
+
+    def _computing(self, tokens: int, sequences: int, context: int) -> float:
+        """Seconds of the steps that compute so many prompt tokens; those that decode take their part of each step."""
+        num_full, rest = divmod(tokens, max(1, self._step_tokens - sequences))
+        seconds = num_full * step_of(self._steps, self._step_tokens - sequences, sequences, context) if num_full else 0
+        return seconds + step_of(self._steps, rest, sequences, context) if rest else float(seconds)
 
     def errors(self) -> tuple[float, float] | None:
         """Median and 90 % quantile of |predicted − actual| ÷ actual of TTFT; None: too few seen."""

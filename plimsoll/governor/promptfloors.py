@@ -1,9 +1,10 @@
 """Computing prompts is room, too: a replica computes one long prompt at a time, and whoever comes meanwhile waits.
 
-So a lower tier's prompts that take more than one step have a floor in time as its KV has one in blocks: by its share
-(and by what no tier holds) it earns seconds of computation as time passes, all replicas together, and a prompt starts
-while there are some left, which pays for it, if need be in advance. Beyond that it borrows from the tiers above, on
-the terms on which every idle floor is lent: only what is over within the lender's `wait`.
+So a lower tier's prompts that take more than one step have a floor in time as its KV has one in blocks: by its share,
+in proportion to the others', it earns seconds of computation as time passes, all replicas together, and a prompt
+starts while there are some left, and pays for itself and its output, if need be in advance. A tier without a share
+earns what no tier holds. Beyond that it borrows from the tiers above, on the terms on which every idle floor is lent:
+only what is over within the lender's `wait`.
 """
 
 from typing import Final
@@ -17,8 +18,9 @@ class PromptFloors:
     """One a pool: by lane (tier queue), in order of rank, the highest first; its own prompts wait for nobody."""
 
     def __init__(self, shares: list[float], waits: list[float]) -> None:
-        free = max(0.0, 1.0 - sum(shares))
-        self._shares = [share + free for share in shares]
+        held = sum(shares)
+        free = max(0.0, 1.0 - held)
+        self._shares = [share / held if share > 0.0 else free for share in shares]
         self._holds = [share > 0.0 for share in shares]
         self._waits = waits
         self._saved = [0.0] * len(shares)
@@ -26,6 +28,8 @@ class PromptFloors:
         self.num_replicas = 1
         self.token_time = 0.0  # s a prompt token; 0: not known, so nothing can be said of time
         self.square_time = 0.0  # s a pair of a prompt's tokens: attention
+        self.output_time = 0.0  # s by which an output token makes a step longer …
+        self.held_time = 0.0  # … and each token of context that it looks back on
 
     def takes(self, tokens: int) -> float:
         """Seconds to compute a prompt of so many tokens, or several of so many in all (then it is a bound)."""
@@ -44,9 +48,10 @@ class PromptFloors:
                 return False
         return True
 
-    def started(self, lane: int, tokens: int, at: float) -> None:
+    def started(self, lane: int, tokens: int, output: int, at: float) -> None:
         """A long prompt of that lane, so many tokens of it not cached, is computed: it pays, or is in debt."""
-        self._saved[lane] = max(self._earned(lane, at) - self.takes(tokens), -DEBT * self._rate(lane))
+        seconds = self.takes(tokens) + output * (self.output_time + tokens * self.held_time)
+        self._saved[lane] = max(self._earned(lane, at) - seconds, -DEBT * self._rate(lane))
 
     def _earned(self, lane: int, at: float) -> float:
         rate = self._rate(lane)

@@ -94,7 +94,8 @@ def _cost(pool: Pool, replica: Replica, request: Request, cached: int, at: float
     predictor = replica.predictor
     if predictor is not None:
         context = replica.context + request.prompt_tokens
-        ttft = predictor.ttft(prompt, replica.num_in_flight, replica.context)
+        own, pending = max(1, request.prompt_tokens - cached), replica.pending_prompt
+        ttft = predictor.ttft_now(own, pending, replica.num_in_flight, replica.context, at)
         itl = predictor.itl(sequences, context)
         return (ttft + output * itl) * _slow_start(replica, at)
     if pool.steps is None:

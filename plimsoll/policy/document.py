@@ -21,15 +21,14 @@ from plimsoll.policy.policy import (
     Order,
     Policy,
     Pool,
-    RequestClass,
     RoutingRule,
-    SaturationRule,
     Scheduling,
     StorageRules,
     Timeouts,
     Trigger,
 )
 from plimsoll.policy.pools import ProfileCheck, read_pools
+from plimsoll.policy.schedulingrules import RequestClass, SaturationRule
 from plimsoll.policy.section import Faults, Section, compose
 from plimsoll.policy.servicerules import read_service
 from plimsoll.policy.tenants import read_tenants

@@ -10,6 +10,7 @@ from plimsoll.policy.alerts import AlertRules
 from plimsoll.policy.beside import EngineTls, Exporters
 from plimsoll.policy.knownchange import KnownChange
 from plimsoll.policy.objective import Objective, RunObjective
+from plimsoll.policy.schedulingrules import RequestClass, SaturationRule
 
 
 class UpstreamTrust(StrEnum):
@@ -178,23 +179,6 @@ class RoutingRule(StrEnum):
     PREDICTED = "predicted"  # predicted TTFT and ITL, corrected by what came; slow start, outliers taken out
     LEAST_REQUESTS = "least_requests"
     ROUND_ROBIN = "round_robin"
-
-
-class SaturationRule(StrEnum):
-    """Whose word says how full a pool is."""
-
-    RESERVED = "reserved"  # what the gateway has booked there
-    REPORTED = "reported"  # what replicas say: their own queues and KV
-
-
-class RequestClass(Struct, frozen=True):
-    """Kinds of requests that matter more or less to their tenant; they divide its turns by weight."""
-
-    name: str
-    causes: tuple[str, ...] = ()
-    weight: Fraction = Fraction(1)
-    decay: float = inf  # s of pressure after which the weight has halved
-    sheddable: bool = False  # leaves the queue first
 
 
 class Hedging(Struct, frozen=True):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from plimsoll.governor.classes import Classes
 from plimsoll.governor.decisions import Dispatch, Enqueue, Reject, Settle, Shed
 from plimsoll.governor.events import Criticality, PolicyChanged
-from plimsoll.policy.policy import Limits, RequestClass, Scheduling, Tenant, Tier
+from plimsoll.policy.policy import Limits, Scheduling, Tenant, Tier
+from plimsoll.policy.schedulingrules import RequestClass
 from plimsoll.slo.outcome import Outcome, Reason
 from tests.governor.service import Service, all_of, only
 from tests.laws.histories import START, policy_of

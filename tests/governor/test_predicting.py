@@ -182,3 +182,32 @@ def test_in_the_simulator_it_learns_an_engine_that_its_profile_does_not_know() -
         assert state.ttft_bias is not None
         assert state.ttft_error_median < 0.2
         assert abs(state.ttft_bias) < 0.3
+
+
+CLOCKED = EngineProfile(
+    "p", "a test", StepCoefficients(a=0.02), StepCoefficients(a=0.02, e=1e-4), max_batched_tokens=1000
+)
+
+
+def test_where_an_engine_is_in_its_steps_is_known_from_what_ended() -> None:
+    """Decode steps take 20 ms, a prompt of 500 tokens 70 ms: whoever comes 5 ms into a step waits for the other 15."""
+    predictor = Predictor(CLOCKED, StepTime(CLOCKED), Common())
+    assert predictor.ttft_now(500, 0, 3, 100, 10.0) == pytest.approx(0.5 * 0.02 + 0.07, abs=1e-3)
+    predictor.clock.ended(10.0)
+    assert predictor.ttft_now(500, 0, 3, 100, 10.045) == pytest.approx(0.015 + 0.07, abs=1e-3)
+    predictor.clock.sent(500)
+    both = predictor.ttft_now(400, 500, 4, 100, 10.05)
+    assert both == pytest.approx(0.01 + 0.11, abs=1e-3), "it joins the one before it"
+
+
+def test_a_first_token_puts_the_clock_right() -> None:
+    """A step that was taken to run, and one that ended early: the next one begins when a first token says so."""
+    predictor = Predictor(CLOCKED, StepTime(CLOCKED), Common())
+    predictor.ttft_now(500, 0, 0, 0, 10.0)
+    predictor.clock.sent(500)
+    assert predictor.ttft_now(500, 500, 1, 100, 10.03) == pytest.approx(0.04 + 0.07, abs=1e-3)
+    predictor.clock.sent(500)
+    predictor.clock.ended(10.06)  # 10 ms early
+    assert predictor.ttft_now(200, 500, 2, 100, 10.06) == pytest.approx(0.07 + 0.04, abs=1e-3)
+    predictor.clock.ended(10.16)  # 30 ms late: nothing ran between
+    assert predictor.ttft_now(200, 0, 2, 100, 10.17) == pytest.approx(0.01 + 0.04, abs=1e-3)

@@ -3,7 +3,8 @@
 from fractions import Fraction
 
 from plimsoll.governor.decisions import Dispatch, Enqueue
-from plimsoll.policy.policy import Order, SaturationRule, Scheduling, Tenant, Tier
+from plimsoll.policy.policy import Order, Scheduling, Tenant, Tier
+from plimsoll.policy.schedulingrules import SaturationRule
 from plimsoll.slo.outcome import Reason
 from tests.governor.service import Service, all_of, only
 from tests.laws.histories import objectives, policy_of

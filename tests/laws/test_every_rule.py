@@ -16,12 +16,12 @@ from plimsoll.policy.policy import (
     Order,
     Policy,
     Pool,
-    RequestClass,
     RoutingRule,
     Scheduling,
     Tenant,
     Trigger,
 )
+from plimsoll.policy.schedulingrules import RequestClass
 from tests.laws.histories import Traffic, World, policy_of
 
 PROFILE = "h100-llama70b-tp4"

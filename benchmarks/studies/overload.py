@@ -1,0 +1,122 @@
+"""Half as much again as can be served, for two minutes: `python -m benchmarks.studies.overload [--seeds N]`.
+
+Before and after, load is 70 %. Told are: who is refused or runs out of time, by tier; what a refusal costs in CPU
+time (the governor's whole decision, measured apart); how long after the overload waits are as before; and how often a
+ladder of degradation changes its level.
+"""
+
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from benchmarks.studies.arms import PLIMSOLL
+from benchmarks.studies.command import command
+from benchmarks.studies.run import quantile, shown
+from benchmarks.studies.service import AZURE, KNOWN, SHARES, everybody, policy
+from plimsoll.governor.decisions import Decision, Reject
+from plimsoll.governor.events import ReplicaReport, ReplicasReported, RequestArrived
+from plimsoll.governor.governor import Governor
+from plimsoll.policy.policy import Degradation, Policy, Trigger
+from plimsoll.requestlog.record import Record
+from plimsoll.sim.simulation import EPOCH, Simulation
+from plimsoll.sim.workload import Workload
+
+USUAL, OVER = 0.7, 1.5
+BEGINS, ENDS, LASTS = 180.0, 300.0, 480.0
+BIN = 5.0  # s, in which waits are compared
+
+
+class Seen(Struct):
+    """One run."""
+
+    refused: dict[str, float]  # of those that came during the overload, by tier
+    recovered_after: float | None  # s after its end; None: not before the run's end
+    levels: int  # changes of the ladder's level
+
+
+def workload() -> Workload:
+    """All eight tenants by their shares, half as much again in the middle."""
+    whole = everybody(AZURE, USUAL, LASTS)
+    tenants = tuple(
+        replace(tenant, changes=((BEGINS, tenant.rate * OVER / USUAL), (ENDS, tenant.rate))) for tenant in whole.tenants
+    )
+    return Workload(tenants, LASTS, "m")
+
+
+def promises() -> Policy:
+    """A ladder that watches gaps, queues of 500 and half a minute's patience."""
+    ladder = Degradation(Trigger("ttft", 2.0, 15.0), ("drop_plugins",))
+    put = PLIMSOLL.put(policy(AZURE), PLIMSOLL.settings[0])
+    tiers = tuple(replace(tier, queue_limit=500, queue_timeout=30.0) for tier in put.tiers)
+    return replace(put, tiers=tiers, degradation=ladder)
+
+
+def seen(seed: int) -> Seen:
+    """Simulate once, looking at the ladder every second."""
+    rows: list[Record] = []
+    simulation = Simulation(promises(), KNOWN, workload().arrivals(seed), lambda settle: rows.append(settle.record))
+    levels, before = 0, 0
+    for second in range(int(LASTS) + 60):
+        simulation.run(EPOCH + second)
+        ladder = simulation.governor.snapshot(simulation.now).degradation_level
+        levels += ladder != before
+        before = ladder
+    simulation.run()
+    during = [row for row in rows if BEGINS <= row.arrived_at - EPOCH < ENDS]
+    refused = {}
+    for tier in SHARES:
+        of_tier = [row for row in during if row.tier == tier]
+        refused[tier] = sum(row.dispatched_at is None for row in of_tier) / len(of_tier)
+    return Seen(refused, _recovered(rows), levels)
+
+
+def _recovered(rows: Sequence[Record]) -> float | None:
+    """From when on no bin's P90 of TTFT is above the highest one before the overload."""
+    bins: dict[int, list[float]] = {}
+    for row in rows:
+        late = float("inf") if row.ttft is None else row.ttft
+        bins.setdefault(int((row.arrived_at - EPOCH) // BIN), []).append(late)
+    p90 = {number: quantile(sorted(times), 0.9) or float("inf") for number, times in bins.items()}
+    usual = max(p90[number] for number in p90 if 60.0 <= number * BIN < BEGINS)
+    last = max((number for number in p90 if number * BIN >= ENDS and p90[number] > usual), default=None)
+    if last is None:
+        return 0.0
+    after = (last + 1) * BIN - ENDS
+    return after if ENDS + after < LASTS - BIN else None
+
+
+def cost_of_a_refusal(num: int = 5000) -> float:
+    """CPU s of a whole decision where the queue is full."""
+    tight = promises()
+    governor = Governor(replace(tight, tiers=tuple(replace(t, queue_limit=100) for t in tight.tiers)), KNOWN)
+    names = tight.pools[0].replicas
+    governor.handle(ReplicasReported(EPOCH, tuple(ReplicaReport(name, True, EPOCH) for name in names)))
+    refusals = 0
+    spent = 0.0
+    for number in range(num + 2000):
+        event = RequestArrived(EPOCH + number * 1e-4, number + 1, "bronze-1", "m", 1000, 1000)
+        began = time.process_time()
+        decisions: Sequence[Decision] = governor.handle(event)
+        took = time.process_time() - began
+        if any(isinstance(decision, Reject) for decision in decisions):
+            refusals += 1
+            spent += took
+    return spent / refusals
+
+
+def main() -> None:
+    asked = command(__doc__, "overload", duration=LASTS)
+    asked.head("load 150 % for two minutes")
+    runs = [seen(seed) for seed in asked.seeds]
+    for tier in SHARES:
+        print(f"  {tier:7} not sent: {shown([100.0 * found.refused[tier] for found in runs], ' %')}")
+    print(f"  waits are as before {shown([found.recovered_after for found in runs], ' s')} after it")
+    print(f"  the ladder's level changed {[found.levels for found in runs]} times")
+    print(f"  a refusal costs {1e6 * cost_of_a_refusal():.0f} µs of CPU")
+    asked.foot()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Parts of the scheduling rules: whose word on saturation counts, and classes of a tenant's requests."""
+
+from enum import StrEnum
+from fractions import Fraction
+from math import inf
+
+from msgspec import Struct
+
+
+class SaturationRule(StrEnum):
+    """Whose word says how full a pool is."""
+
+    RESERVED = "reserved"  # what the gateway has booked there
+    REPORTED = "reported"  # what replicas say: their own queues and KV
+
+
+class RequestClass(Struct, frozen=True):
+    """Kinds of requests that matter more or less to their tenant; they divide its turns by weight."""
+
+    name: str
+    causes: tuple[str, ...] = ()
+    weight: Fraction = Fraction(1)
+    decay: float = inf  # s of pressure after which the weight has halved
+    sheddable: bool = False  # leaves the queue first
