@@ -2,7 +2,7 @@
 
 Long answers that fill the KV, as a share of what the replicas serve, under one order (FCFS) and one routing (least
 requests), so that nothing but the reservation differs: with it, with it in strict mode (all of max_tokens), and
-without, where engines take what they get and preempt what no longer fits.
+without, where engines take what they get and preempt what no longer fits. Nobody's patience ends: all are answered.
 """
 
 from fractions import Fraction
@@ -42,7 +42,8 @@ def workload(rate: float, duration: float) -> Workload:
 
 
 def _run(asked: Command, name: str, changes: dict[str, Any], rate: float, seed: int) -> Figures:
-    promises = replace(policy(MOONCAKE), scheduling=replace(PLAIN, **changes))
+    patient = tuple(replace(tier, queue_timeout=3600.0, queue_limit=10**6) for tier in policy(MOONCAKE).tiers)
+    promises = replace(policy(MOONCAKE), scheduling=replace(PLAIN, **changes), tiers=patient)
     return asked.kept.get(
         f"reservation/{name}/{rate}/{asked.duration:g}/{seed}",
         lambda: run(promises, workload(rate, asked.duration), seed),

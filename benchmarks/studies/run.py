@@ -124,7 +124,7 @@ def _groups(rows: Sequence[Record], by: str) -> dict[str, Group]:
 
 
 def _group(rows: Sequence[Record]) -> Group:
-    times = sorted(inf if row.ttft is None else row.ttft for row in rows)
+    times = sorted([inf if row.ttft is None else row.ttft for row in rows])
     return Group(
         num=len(rows),
         num_good=sum(map(_good, rows)),
@@ -135,7 +135,7 @@ def _group(rows: Sequence[Record]) -> Group:
         ttft_p90=quantile(times, 0.9),
         ttft_p99=quantile(times, 0.99),
         queued_p99=quantile(sorted(row.queued_for for row in rows), 0.99),
-        e2e_p99=quantile(sorted(inf if row.e2e is None else row.e2e for row in rows), 0.99),
+        e2e_p99=quantile(sorted([inf if row.e2e is None else row.e2e for row in rows]), 0.99),
     )
 
 
