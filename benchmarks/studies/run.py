@@ -134,7 +134,7 @@ def _group(rows: Sequence[Record]) -> Group:
         ttft_p50=quantile(times, 0.5),
         ttft_p90=quantile(times, 0.9),
         ttft_p99=quantile(times, 0.99),
-        queued_p99=quantile(sorted(row.queued_for for row in rows), 0.99),
+        queued_p99=quantile(sorted(row.queued_for or 0.0 for row in rows), 0.99),
         e2e_p99=quantile(sorted([inf if row.e2e is None else row.e2e for row in rows]), 0.99),
     )
 
