@@ -59,7 +59,9 @@ class Watch:
     def seen(self, _at: float, decision: Decision) -> None:
         """A dispatch: what is predicted now."""
         if isinstance(decision, Dispatch) and self.governor is not None:
-            self.predicted[decision.request_id] = self.governor.predicted_ttft(decision.request_id)
+            (pool,) = self.governor.pools()
+            (replica,) = [each for each in pool.replicas if each.name == decision.replica]
+            self.predicted[decision.request_id] = replica.in_flight[decision.request_id].predicted_ttft
 
     def settled(self, settle: Settle) -> None:
         """An end."""

@@ -203,10 +203,6 @@ class Governor:
         self._endings.reject(request, reason, detail, request.arrived_at)
         return True
 
-    def predicted_ttft(self, request_id: int) -> float:
-        """Seconds from its dispatch to its first token, as was predicted then; 0.0 where routing does not predict."""
-        return self._open(request_id, "predicted_ttft").predicted_ttft
-
     # --- a request runs and ends -----------------------------------------------------------------------------------
 
     def _first_token(self, event: FirstToken) -> None:
