@@ -19,7 +19,7 @@ from setuptools.command.build_ext import build_ext
 MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
-    "admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
+    "adapters admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
     "governor hedgebudget hedging keeping lifecycle limits lines months outliers placing pool predicting "
     "preferring prefill prefiller prefilling prefixes promises promptfloors queueing register replicas "
     "request routing saturation settlement shedding slotline stepclock tenants tiers timers turns upkeep"

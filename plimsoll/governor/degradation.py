@@ -1,8 +1,9 @@
 """The ladder: what is taken from requests while a pool is slow or a tenant's budget is spent.
 
-A pool climbs one level when its P99 has been above the limit for the policy's time, and comes down one when it has
-been below four fifths of the limit for as long; each step starts the time anew. Between the two nothing changes. A
-tenant climbs and comes down one level a report of budgets, and only what is not critical of it is degraded.
+A pool climbs one level when its P99 or its saturation has been above the limit for the policy's time, and comes down
+one when both have been below four fifths of the limit for as long; each
+step starts the time anew. Between the two nothing changes. A tenant climbs and comes down one level a report of
+budgets, and only what is not critical of it is degraded.
 """
 
 from typing import Final
@@ -30,6 +31,7 @@ class Ladder:
         self._levels = policy.levels
         self._sli = policy.when.p99_of
         self._above = policy.when.above
+        self._full = 0.0 if policy.when.saturation is None else float(policy.when.saturation)
         self._for = policy.when.for_
         self._window = min(max(self._for / 3.0, SHORTEST), LONGEST)
         self._seen = Histogram(AT_LEAST, num_windows=2)
@@ -59,15 +61,30 @@ class Ladder:
         if value > 0.0:
             self._seen.add(value)
 
-    def look(self, at: float) -> bool:
-        """Whether the level has changed; P99 of nothing, where nobody is served, counts as low."""
-        if at - self._looked_at < EVERY:
+    def due(self, at: float) -> bool:
+        """Whether it is time to look again."""
+        return at - self._looked_at >= EVERY
+
+    @property
+    def watches_saturation(self) -> bool:
+        """Whether how full the pool is may take it a level up."""
+        return self._full > 0.0
+
+    def look(self, at: float, saturation: float | None = None) -> bool:
+        """Whether the level has changed; P99 of nothing, where nobody is served, counts as low.
+
+        `saturation` of the pool; None: not watched, or not known, which keeps a level as it is.
+        """
+        if not self.due(at):
             return False
         self._looked_at = at
         self._roll(at)
         p99 = self._p99.upper()
         is_high = p99 is not None and p99 > self._above
         is_low = p99 < RELEASE * self._above if p99 is not None else self._seen.num == 0
+        if self._full > 0.0:
+            is_high = is_high or (saturation is not None and saturation >= self._full)
+            is_low = is_low and saturation is not None and saturation < RELEASE * self._full
         self._high_since = _since(self._high_since, at, holds=is_high)
         self._low_since = _since(self._low_since, at, holds=is_low)
         if is_high and self.level < len(self._levels) and at - self._high_since >= self._for:

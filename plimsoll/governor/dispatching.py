@@ -237,6 +237,8 @@ class Dispatcher:
             request.predicted_itl = replica.predictor.itl(
                 running + request.num_choices, context + request.prompt_tokens
             )
+        if replica.loaded is not None and request.adapter:
+            replica.loaded.sent(request.adapter)
         request.report = replica.report
         request.report_age = at - replica.reported_at
         if request.lane > 0 and request.pending_prompt > replica.prompt_limit:

@@ -12,6 +12,7 @@ from plimsoll.governor.queueing import charge_of
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
+from plimsoll.governor.saturation import look_at_ladder
 from plimsoll.governor.settlement import Ending, Settler
 from plimsoll.policy.objective import Sli
 from plimsoll.slo.outcome import Outcome, Phase, Reason
@@ -83,8 +84,9 @@ class Endings:
 
     # --- after dispatch --------------------------------------------------------------------------------------------
 
-    def finish(self, pool: Pool, replica: Replica, request: Request, end: Ending) -> None:
-        """A dispatched request ended, as the hands say."""
+    def finish(self, pool: Pool, replica: Replica, request: Request, end: Ending) -> bool:
+        """A dispatched request ended, as the hands say; whether there may be room on other replicas, too, now."""
+        elsewhere = request.twin is not None
         outcome = end.outcome
         request.step(COMPLETE if outcome is _COMPLETED else _STEP_OF.get(outcome, REJECT))  # REJECT is illegal here
         self.dispatcher.vacate(pool, replica, request)
@@ -97,11 +99,11 @@ class Endings:
         if pool.ladder is not None:
             arrived_at = request.arrived_at
             pool.ladder.ended(end.at, end.ttft(arrived_at), end.tpot(), end.at - arrived_at, end.sketches)
-            if pool.ladder.look(end.at):
-                pool.level_changed()
+            elsewhere = look_at_ladder(pool, end.at) or elsewhere
         if outcome is _COMPLETED:
             replica.num_busy = 0
             self._learn(pool, request, end)
+        return elsewhere
 
     def attempt_over(self, pool: Pool, replica: Replica, request: Request) -> None:
         """An attempt failed: what it booked and was charged is taken back."""

@@ -163,6 +163,8 @@ class ReplicaReport(Struct, frozen=True, gc=False):
     prefix_hits: int | None = None
     preemptions: int | None = None
     max_context: int | None = None
+    adapters: tuple[str, ...] | None = None  # LoRA adapters that run
+    adapter_slots: int | None = None  # adapters that it holds at once
     engine: EngineState | None = None  # what the governor does not need and the log keeps
 
 

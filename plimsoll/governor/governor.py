@@ -35,8 +35,8 @@ from plimsoll.governor.events import (
     TimerFired,
 )
 from plimsoll.governor.hedging import Hedging
-from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, STATES
-from plimsoll.governor.limits import give_back, queue_is_full, refused_by
+from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, RECEIVED, STATES
+from plimsoll.governor.limits import hold, queue_is_full, refused_by, withdraw
 from plimsoll.governor.placing import degrade, is_sheddable, place_of, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefill import SAMPLED
@@ -139,7 +139,7 @@ class Governor:
         if limit is not None:
             self._endings.reject(request, limit, "", at)
             return
-        account.num_open += 1
+        hold(request)
         if self.dispatcher.try_at_once(pool, request, at):
             return
         request.sheddable = is_sheddable(pool, request)
@@ -147,8 +147,7 @@ class Governor:
         if full is not None and not request.sheddable and self._upkeep.make_place(request, full, at):
             full = None
         if full is not None:
-            account.num_open -= 1
-            give_back(account, request)
+            withdraw(request)
             self._endings.reject(request, full, "", at, pool=pool)
             return
         self.dispatcher.enqueue(pool, request, at)
@@ -233,11 +232,10 @@ class Governor:
             raise IllegalTransition(request.id, STATES[request.state], "finish")
         pool = self.register.pools[request.pool_index]
         replica = pool.replicas[request.replica_index]
-        has_two_places = request.twin is not None
-        self._endings.finish(pool, replica, request, end)
+        elsewhere = self._endings.finish(pool, replica, request, end)
         if replica.predictor is not None:
             self._attempts.ended(pool, replica, request, end)
-        if has_two_places:
+        if elsewhere:
             self.dispatcher.drain(pool, end.at)
         elif pool.num_waiting:
             self.dispatcher.fill(pool, replica, end.at)
@@ -253,7 +251,12 @@ class Governor:
         self.dispatcher.drain(pool, event.at)
 
     def _refused(self, event: RequestRefused) -> None:
-        """Counted and settled like one that came whole."""
+        """Counted and settled like one that came whole; one that a fault struck before it was decided upon ends too."""
+        known = self._requests.get(event.request_id)
+        if known is not None and known.state == RECEIVED:
+            withdraw(known)
+            self._endings.reject(known, event.reason, "", event.at, say=False)
+            return
         names = {name: getattr(event, name) for name in ("client_request_id", "trace_id", "parent_span_id")}
         request = self._receive(RequestArrived(event.at, event.request_id, event.tenant, event.model, 0, **names))
         self._endings.reject(request, event.reason, "", event.at, say=False)

@@ -44,6 +44,20 @@ def queue_is_full(account: Account, request: Request, at: float) -> Reason | Non
     return None if request.tier_queue.has_place(at, request.likeness) else _FULL
 
 
+def hold(request: Request) -> None:
+    """It is taken, and counts against its tenant's limits while it is open."""
+    request.held = True
+    request.account.num_open += 1
+
+
+def withdraw(request: Request) -> None:
+    """It was not taken after all, whatever came between."""
+    if request.held:
+        request.held = False
+        request.account.num_open -= 1
+        give_back(request.account, request)
+
+
 def give_back(account: Account, request: Request) -> None:
     """The request was not served after all: nothing of it counts against the rates."""
     if account.requests is not None:

@@ -2,6 +2,7 @@
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime, unloaded_ttft
+from plimsoll.governor.adapters import UNKNOWN_SLOTS, LoadedAdapters
 from plimsoll.governor.admission import Lending, floors_of, full_step
 from plimsoll.governor.baseline import Baseline
 from plimsoll.governor.classes import Classes
@@ -22,6 +23,8 @@ from plimsoll.policy.policy import Pool as PoolPolicy
 from plimsoll.policy.schedulingrules import SaturationRule
 
 DEFAULT_WAIT = 5.0  # s a lender waits for its floor where its tier has no TTFT objective
+ADAPTER_TIME = 1.0  # s to load a LoRA adapter where no profile says
+ADAPTER_TOKENS = 4096.0  # the same in token equivalents
 PREFIX_HASHES = 65_536  # remembered where the capacity is not known
 
 
@@ -60,6 +63,7 @@ class Pool:
         self._allowed = 0.0  # of it, now
         # of the scheduling rules, at hand
         self.ladder: Ladder | None = None
+        self.adapter_cost = ADAPTER_TIME  # of loading a LoRA adapter, in the unit of routing's costs
         self._one_at_a_time = False
         self.routing = ""
         self.engine_priority = False
@@ -120,6 +124,7 @@ class Pool:
         for replica in self.replicas:
             self.resize(replica)
             self._predict_for(replica)
+            self._adapt(replica)
         self._size_prefixes()
         self._bound_prompts()
 
@@ -135,6 +140,17 @@ class Pool:
             replica.predictor = None
         elif replica.predictor is None:
             replica.predictor = Predictor(self.profile, self.steps, self.common)
+
+    def _adapt(self, replica: Replica) -> None:
+        """Remember adapters where the pool serves any; loading one costs what the profile says, else about a second."""
+        lora = None if self.profile is None else self.profile.lora
+        self.adapter_cost = ADAPTER_TIME if lora is None else lora.load_time
+        if self.steps is None:
+            self.adapter_cost = ADAPTER_TOKENS
+        if not self.policy.adapters:
+            replica.loaded = None
+        elif replica.loaded is None:
+            replica.loaded = LoadedAdapters(UNKNOWN_SLOTS if lora is None else lora.slots)
 
     def _hedge_by(self, rules: Hedging | None) -> None:
         predicts = self.routing == "predicted" and self.steps is not None

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.governor.adapters import LoadedAdapters
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.floors import Floors
 from plimsoll.governor.predicting import Predictor
@@ -42,6 +43,7 @@ class Replica:
         self.num_ended = 0  # since then or since it was taken out …
         self.error_ratio = 0.0  # … and a running mean of failures among them
         self.num_ejected = 0  # times it was taken out as an outlier
+        self.loaded: LoadedAdapters | None = None  # where the pool serves LoRA adapters
         self.predictor: Predictor | None = None  # where routing goes by prediction
         # capacity
         self.in_blocks = False
@@ -77,6 +79,10 @@ class Replica:
         """Its own word: the one thing that makes a replica healthy again."""
         if report.healthy and not self.healthy:
             self.started_at = report.reported_at
+        if self.loaded is not None:
+            if self.healthy and not report.healthy:
+                self.loaded.forget()
+            self.loaded.told(report.adapters, report.adapter_slots)
         self.report = report
         self.reported_at = report.reported_at
         self.healthy = report.healthy

@@ -78,6 +78,7 @@ class Request:
         self.blocks = 0  # KV blocks for all that …
         self.sized_for = 0  # … of so many tokens each; 0: to be counted
         self.expected_output = 0  # predicted, a choice
+        self.held = False  # counted against its tenant's limits on arrival
         self.token_estimate = 0  # taken from the tenant's tokens per minute
         # what is taken from it
         self.degraded = ""  # in words, for its row and its client

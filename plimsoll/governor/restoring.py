@@ -128,6 +128,8 @@ class _Restoring:
     def _replica(self, pool: Pool, replica: Replica, told: ReplicaState) -> None:
         replica.backoff_until = self._snapshot.at + told.left_alone_for
         replica.num_ejected = told.ejected
+        if replica.loaded is not None:
+            replica.loaded.told(told.adapters, None)
         if replica.predictor is not None and told.ttft_factor is not None and told.itl_factor is not None:
             replica.predictor.ttft_factor, replica.predictor.itl_factor = told.ttft_factor, told.itl_factor
         numbers = told.slots_used or {tier: _share_of(told, used) for tier, used in told.used.items()}

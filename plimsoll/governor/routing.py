@@ -51,6 +51,7 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         if holders.num:
             first_holders = holders.masks[0]
     crowd = _crowd(pool)
+    loading = _loading(pool, request, crowd) if request.adapter else 0.0
     looked_at = pool.replicas
     if pool.routing == "predicted":
         looked_at = _two_if_stale(pool, request, at)
@@ -64,9 +65,24 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         if holders is not None and replica.bit & first_holders and replica.num_in_flight <= crowd:
             cached = holders.held(replica.bit) * request.prefix_block_tokens
         cost = _cost(pool, replica, request, cached, at)
+        if loading and not _has_loaded(replica, request.adapter):
+            cost += loading
         if best is None or cost < best_cost:
             best, best_right, best_cost = replica, right, cost
     return best, best_right
+
+
+def _loading(pool: Pool, request: Request, crowd: float) -> float:
+    """What it costs to go where the request's adapter must be loaded first; nothing where those that have it are
+    crowded: an adapter that everybody asks for spreads."""
+    for replica in pool.replicas:
+        if replica.num_in_flight <= crowd and _has_loaded(replica, request.adapter):
+            return pool.adapter_cost
+    return 0.0
+
+
+def _has_loaded(replica: Replica, adapter: str) -> bool:
+    return replica.loaded is not None and replica.loaded.holds(adapter)
 
 
 def _two_if_stale(pool: Pool, request: Request, at: float) -> list[Replica]:
@@ -120,7 +136,10 @@ def considered(pool: Pool, replica: Replica, request: Request, at: float) -> Con
     held = held_tokens(pool, replica, request)
     cost: float | None = None
     if pool.routing in {"load", "predicted"}:
-        cost = _cost(pool, replica, request, held if replica.num_in_flight <= _crowd(pool) else 0, at)
+        crowd = _crowd(pool)
+        cost = _cost(pool, replica, request, held if replica.num_in_flight <= crowd else 0, at)
+        if request.adapter and not _has_loaded(replica, request.adapter):
+            cost += _loading(pool, request, crowd)
     elif pool.routing_rule is not None:
         cost = pool.routing_rule.cost(request, replica, held, at)
     elif pool.routing == "least_requests":

@@ -25,6 +25,17 @@ def saturation(pool: Pool, at: float) -> float | None:
     return total / num if num else None
 
 
+def look_at_ladder(pool: Pool, at: float) -> bool:
+    """Let the pool's ladder climb or come down where it is time to look; whether it did."""
+    ladder = pool.ladder
+    if ladder is not None and ladder.due(at):
+        full = saturation(pool, at) if ladder.watches_saturation else None
+        if ladder.look(at, full):
+            pool.level_changed()
+            return True
+    return False
+
+
 def holds(pool: Pool, at: float) -> bool:
     """Whether the policy's line is reached, so that nothing is dispatched.
 

@@ -41,6 +41,7 @@ class ReplicaState(Struct, frozen=True):
     context: int = 0  # tokens of prompt and expected output of all in flight
     ttft_factor: float | None = None  # what predictions for it are multiplied by; None: not predicted
     itl_factor: float | None = None
+    adapters: tuple[str, ...] | None = None  # LoRA adapters that it should have loaded; None: the pool serves none
 
 
 class PrefillerState(Struct, frozen=True):
@@ -217,6 +218,7 @@ def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> Repli
         replica.context,
         None if replica.predictor is None else replica.predictor.ttft_factor * pool.common.ttft_factor,
         None if replica.predictor is None else replica.predictor.itl_factor * pool.common.itl_factor,
+        None if replica.loaded is None else replica.loaded.names(),
     )
 
 

@@ -16,6 +16,7 @@ from plimsoll.governor.placing import degrade, place_of
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import PROMPT_PATIENCE
 from plimsoll.governor.request import Request
+from plimsoll.governor.saturation import look_at_ladder
 from plimsoll.governor.timers import Timers
 from plimsoll.slo.outcome import Reason
 
@@ -40,8 +41,7 @@ class Upkeep:
                 if replica.pending_prompt:
                     replica.forget_prompts(event.at - PROMPT_PATIENCE)
         for pool in self._register.pools:
-            if pool.ladder is not None and pool.ladder.look(event.at):
-                pool.level_changed()
+            look_at_ladder(pool, event.at)
         self._fill_everywhere(event.at)
 
     def budgets_reported(self, event: BudgetsReported) -> None:

@@ -162,9 +162,13 @@ def _read_trigger(section: Section) -> Trigger:
     p99_of = section.choice("p99_of", Sli, Sli.ITL)
     if p99_of in {Sli.AVAILABILITY, Sli.RUN}:
         section.fault("p99_of", "availability has no quantile", "one of ttft, itl, tpot, e2e")
-    section.required("above")
+    if not section.has("saturation"):
+        section.required("above")
     trigger = Trigger(
-        p99_of.value, section.duration("above", _TRIGGER.above), section.duration("for", _TRIGGER.for_, zero=True)
+        p99_of.value,
+        section.duration("above", _TRIGGER.above),
+        section.duration("for", _TRIGGER.for_, zero=True),
+        section.ratio("saturation", _TRIGGER.saturation, above=Fraction(0), most=2),
     )
     section.done()
     return trigger

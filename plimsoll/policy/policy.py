@@ -148,11 +148,12 @@ class BudgetRules(Struct, frozen=True):
 
 
 class Trigger(Struct, frozen=True):
-    """When degradation steps up: a quantile above a threshold for a time."""
+    """When degradation steps up: a quantile above a threshold for a time, or a pool that full for as long."""
 
     p99_of: str = "itl"
     above: float = inf  # s
     for_: float = 180.0  # s
+    saturation: Fraction | None = None  # of the pool; None: not looked at
 
 
 class Degradation(Struct, frozen=True):

@@ -121,6 +121,15 @@ def test_no_page_breaks_a_dialect(page: bytes) -> None:
         assert dialect.read(page) == Reading()
 
 
+def test_vllm_tells_which_adapters_ran_last_and_how_many_can() -> None:
+    name, labels = b"vllm:lora_requests_info", b'max_lora="2",running_lora_adapters="%b",waiting_lora_adapters=""'
+    sets = ((b"law", 17), (b"law, tax", 19), (b"", 18))
+    series = [name + b"{" + labels % names + b"} %d\n" % at for names, at in sets]
+    reading = vllm.read(b"".join(series))
+    assert (reading.adapters, reading.adapter_slots) == (("law", "tax"), 2)
+    assert vllm.read(name + b'{engine="0"} 20.0\n').adapters is None
+
+
 def test_data_parallel_ranks_are_summed() -> None:
     page = b'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} 4.0\n'
     page += b'vllm:kv_cache_usage_perc{engine="0"} 0.2\nvllm:kv_cache_usage_perc{engine="1"} 0.4\n'

@@ -185,3 +185,56 @@ def test_without_levels_nothing_is_watched() -> None:
     assert service.governor.pools()[0].ladder is None
     assert Degradation().when.above == inf
     assert all_of(Enqueue, service.ask(1, prompt=16, output=16)) == []
+
+
+def test_the_end_of_batches_of_one_is_used_at_once() -> None:
+    """One replica takes one quick request after the other, the other one a long one, two wait: when the level ends
+    with one of the quick ones, those that wait go to both replicas, and wait for no report."""
+    made = policy(("batch_of_one",))
+    (chat, lite) = made.pools
+    service = Service(replace(made, pools=(replace(chat, replicas=("http://r0", "http://r1")), lite)))
+    climb(service, 1)
+    service.report(600)
+    at = 600.0
+    asked = [only(Dispatch, service.ask(at, prompt=16, output=16)) for _ in range(2)]
+    running, long = asked[0].request_id, asked[1].request_id
+    sent: list[Dispatch] = []
+    while len(sent) < 2:
+        service.ask(at, prompt=16, output=16)
+        if service.num == long + 1:
+            service.ask(at, prompt=16, output=16)
+        at += 0.2
+        assert at < 800
+        sent = all_of(Dispatch, service.done(at, running, output=10, began=at - 0.1))
+        running = sent[0].request_id
+    assert {each.replica for each in sent} == {"http://r0", "http://r1"}
+
+
+def test_a_full_pool_climbs_and_an_empty_one_comes_down() -> None:
+    ladder = Ladder(Degradation(Trigger(saturation=Fraction(9, 10), for_=10.0), LEVELS))
+    for at in range(1000, 1030):
+        ladder.look(float(at), 0.95)
+    assert ladder.level == 2
+    for at in range(1030, 1060):
+        ladder.look(float(at), 0.85)
+    assert ladder.level == 2, "neither high nor low"
+    for at in range(1060, 1090):
+        ladder.look(float(at), None)
+    assert ladder.level == 2, "not known is not low"
+    for at in range(1090, 1120):
+        ladder.look(float(at), 0.3)
+    assert ladder.level == 0
+
+
+def test_the_pools_own_saturation_takes_it_up() -> None:
+    made = policy(("drop_plugins",))
+    rules = Degradation(Trigger(saturation=Fraction(9, 10), for_=5.0), ("drop_plugins",))
+    service = Service(replace(made, degradation=rules), kv_blocks=20)
+    service.ask(1)
+    for at in range(2, 10):
+        service.report(float(at))
+    assert service.governor.snapshot(START + 10).degradation_level == 1
+    service.done(10, 1, output=10)
+    for at in range(11, 18):
+        service.report(float(at))
+    assert service.governor.snapshot(START + 18).degradation_level == 0

@@ -202,6 +202,8 @@ def test_one_mistake_one_message_at_its_place(old: str, new: str, path: str) -> 
 
 
 MORE = [
+    ("scheduling: {hedging: {budget: 6%}}", "scheduling.hedging.budget"),
+    ("degradation: {when: {saturation: 0%}, levels: [drop_plugins]}", "degradation.when.saturation"),
     ("scheduling: fifo", "scheduling"),
     ("scheduling: {order: random}", "scheduling.order"),
     ("scheduling: {output_quantile: 100%}", "scheduling.output_quantile"),

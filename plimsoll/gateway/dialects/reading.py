@@ -20,6 +20,8 @@ class Reading(NamedTuple):
     prefix_hits: int | None = None
     preemptions: int | None = None
     max_context: int | None = None
+    adapters: tuple[str, ...] | None = None  # LoRA adapters that run
+    adapter_slots: int | None = None
 
     def over(self, other: "Reading") -> "Reading":
         """This, with what it does not say taken from `other`."""
@@ -39,11 +41,15 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "kv_blocks": (1, 1e10),
     "block_size": (1, 1e8),
     "max_context": (1, 1e9),
+    "adapter_slots": (1, 1e6),
 }
+_MOST_ADAPTERS: Final = 1024
 _COUNTER: Final = (0.0, 1e18)  # since the engine's start
 
 
-def _can_be(name: str, value: float | None) -> bool:
+def _can_be(name: str, value: float | tuple[str, ...] | None) -> bool:
+    if isinstance(value, tuple):
+        return len(value) <= _MOST_ADAPTERS
     low, high = _BOUNDS.get(name, _COUNTER)
     return value is not None and low <= value <= high
 

@@ -3,11 +3,15 @@
 With data parallelism every engine core has its own series, told apart by `engine`: counts are summed.
 """
 
+from typing import Final
+
 import msgspec
 
 from plimsoll.gateway.dialects.exposition import Exposition
 from plimsoll.gateway.dialects.reading import Dialect, Reading
 from plimsoll.requestlog.enginestate import EngineState
+
+LORA: Final = "vllm:lora_requests_info"
 
 
 def read(page: bytes) -> Reading:
@@ -16,6 +20,8 @@ def read(page: bytes) -> Reading:
     info = "vllm:cache_config_info"
     blocks = metrics.label(info, "num_gpu_blocks")
     sizes = metrics.label(info, "block_size")
+    adapters = metrics.texts(LORA, "running_lora_adapters")  # the set that ran last comes last
+    slots = metrics.label(LORA, "max_lora")
     return Reading(
         running=metrics.count("vllm:num_requests_running"),
         waiting=metrics.count("vllm:num_requests_waiting"),
@@ -25,13 +31,15 @@ def read(page: bytes) -> Reading:
         prefix_queries=metrics.count("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
         prefix_hits=metrics.count("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
         preemptions=metrics.count("vllm:num_preemptions_total"),
+        adapters=tuple([name.strip() for name in adapters[-1].split(",") if name.strip()]) if adapters else None,
+        adapter_slots=slots[0] if slots else None,
     )
 
 
 def read_state(page: bytes) -> EngineState:
     """`/metrics`. Experts' balance is in its log only."""
     metrics = Exposition(page)
-    waiting = metrics.texts("vllm:lora_requests_info", "waiting_lora_adapters")
+    waiting = metrics.texts(LORA, "waiting_lora_adapters")
     return EngineState(
         started_at=metrics.total("process_start_time_seconds"),
         output_tokens=metrics.count("vllm:generation_tokens_total"),
