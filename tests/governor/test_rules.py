@@ -127,7 +127,11 @@ def test_a_rule_keeps_what_it_has_learnt_over_a_reload_that_still_names_it(folde
 @pytest.mark.parametrize(
     ("key", "name", "words"),
     [
-        ("order", "shortes", "'shortes' is none of fair, edf, locality, turns, fcfs, and no installed package adds the order"),
+        (
+            "order",
+            "shortes",
+            "'shortes' is none of fair, edf, locality, turns, fcfs, and no installed package adds the order",
+        ),
         ("order", "shortes", "nearest: shortest"),
         ("routing", "shortest", "no installed package adds the routing 'shortest'"),
         ("admission", "cannot", "cannot be used: ZeroDivisionError"),
