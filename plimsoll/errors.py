@@ -58,11 +58,11 @@ class ProfileError(PlimsollError):
 
 
 class TraceError(PlimsollError):
-    """A row of a trace that breaks a rule."""
+    """A row of a trace that breaks a rule; row 0: the whole file does."""
 
     def __init__(self, file: str, row: int, rule: str) -> None:
         self.file, self.row, self.rule = file, row, rule
-        super().__init__(f"{file}, row {row}: {rule}")
+        super().__init__(f"{file}, row {row}: {rule}" if row else f"{file}: {rule}")
 
 
 class IllegalTransition(PlimsollError):

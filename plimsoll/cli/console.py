@@ -11,6 +11,7 @@ from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.options import DataDir, Json, Port
 from plimsoll.cli.watching import read_token
 from plimsoll.errors import UsageError
+from plimsoll.gateway.listening import cannot_listen
 
 if TYPE_CHECKING:
     from plimsoll.console.store import Readers
@@ -63,7 +64,7 @@ def console(
         try:
             bound = await served.listen(host, port)
         except OSError as error:
-            raise UsageError(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port") from error
+            raise UsageError(cannot_listen(host, port, error, "--port")) from error
         url = f"http://{f'[{host}]' if ':' in host else host}:{bound}/"
         _say_ready(url, root, json_output=json_output)
         told = asyncio.Event()

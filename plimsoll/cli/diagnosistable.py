@@ -115,12 +115,14 @@ def show_explanation(found: Explanation, zone: str, console: Console) -> None:
     parts = _table("part", "time", "share", "how it is known")
     for each in found.parts:
         parts.add_row(each.part, format_duration(each.seconds), f"{each.share:.1%}", each.how)
-    console.print(f"[bold]Where {format_duration(found.total)} went[/]")
-    console.print(parts)
+    if found.parts:
+        console.print(f"[bold]Where {format_duration(found.total)} went[/]")
+        console.print(parts)
     if found.waited_for:
         waited = ", ".join(f"{escape(name)} {format_duration(s)}" for name, s in found.waited_for.items())
         console.print(f"Waited because of: {waited}.")
-    console.print(f"Replica then: {found.replica_then}.")
+    if found.replica:
+        console.print(f"Replica then: {found.replica_then}.")
     if found.neighbours:
         beside = _table("request", "tenant", "prompt", "output", "together")
         for neighbour in found.neighbours:

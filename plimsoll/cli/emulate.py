@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from plimsoll.emulator.server import Emulator
 from plimsoll.engine import profiles
 from plimsoll.errors import UsageError
+from plimsoll.gateway.listening import cannot_listen
 
 
 def emulate(
@@ -60,4 +61,4 @@ async def _start(emulator: Emulator, host: str, port: int) -> None:
     try:
         await emulator.start(host, port)
     except OSError as error:
-        raise UsageError(f"emulate: cannot listen on {host}:{port}: {error.strerror}") from error
+        raise UsageError(f"emulate: {cannot_listen(host, port, error, '--port')}") from error

@@ -15,8 +15,8 @@ from plimsoll.policy.yamltext import compact
 WORKLOAD: Final = "workload."
 """Paths that begin so are looked for in the workload file, others in the policy."""
 RULES: Final = "rules"
-MADE: Final = "overrides"
-"""A pool's key below which a path may name what is not there yet."""
+MADE: Final = frozenset({"overrides", "scheduling", "budget", "limits"})
+"""Keys of the policy below which a path may name what is not there yet: what they hold has defaults."""
 _COMMA: Final = re.compile(r",(?![^{\[]*[}\]])")  # not one inside of braces or brackets
 
 
@@ -80,7 +80,7 @@ def replaced(text: str, path: str, value: str, told: str) -> str:
     parts = path.split(".")
     place = document
     for depth, part in enumerate(parts[:-1]):
-        if MADE in parts[: depth + 1] and isinstance(place, dict):
+        if MADE.intersection(parts[: depth + 1]) and isinstance(place, dict):
             place.setdefault(part, {})
         place = _inside(place, part, ".".join(parts[: depth + 1]), told)
     _put(place, parts[-1], _replicas(given) if parts[-1] == "replicas" and isinstance(given, int) else given, told)

@@ -7,10 +7,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from plimsoll.cli.options import Json
+from plimsoll.cli.output import print_json
 from plimsoll.errors import UsageError
 
 
-def key(*, digest: Annotated[bool, Parameter(negative="")] = False) -> None:
+def key(*, digest: Annotated[bool, Parameter(negative="")] = False, json: Json = False) -> None:
     """Make an API key: give the first line to the tenant, put the second into its `keys`. Neither is kept here.
 
     Parameters
@@ -24,10 +26,14 @@ def key(*, digest: Annotated[bool, Parameter(negative="")] = False) -> None:
             raise UsageError("no key on standard input: plimsoll key --digest < file")
         if not (given.isascii() and given.isprintable()) or " " in given:
             raise UsageError("a key has visible ASCII characters only: it is sent in a header")
-        print(digest_of(given))  # noqa: T201 - the command's output
-        return
-    fresh = f"pl-{token_urlsafe(32)}"
-    print(f"{fresh}\n{digest_of(fresh)}")  # noqa: T201 - the command's output
+        told = {"digest": digest_of(given)}
+    else:
+        fresh = f"pl-{token_urlsafe(32)}"
+        told = {"key": fresh, "digest": digest_of(fresh)}
+    if json:
+        print_json(told)
+    else:
+        print("\n".join(told.values()))  # noqa: T201 - the command's output
 
 
 def digest_of(secret: str) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from plimsoll.cli.output import terminal
 from plimsoll.load.plan import Planned
 from plimsoll.load.result import Seen
 from plimsoll.load.summary import Summary, TenantSummary
@@ -47,7 +48,7 @@ class Meter:
 
 def summary_table(summary: Summary) -> None:
     """Print the report for people."""
-    console = Console()
+    console = terminal()
     title = f"{summary.run}: {summary.num_planned} requests in {summary.duration:.1f} s"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
     for name in ("tenant", "sent", "whole"):

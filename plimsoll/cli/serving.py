@@ -18,11 +18,12 @@ from plimsoll.cli.projecting import Projecting
 from plimsoll.engine import profiles
 from plimsoll.errors import PlimsollError, PolicyError, UsageError
 from plimsoll.gateway.admin import Admin, Reloaded
-from plimsoll.gateway.app import App, Promise, cannot_listen
+from plimsoll.gateway.app import App, Promise
 from plimsoll.gateway.bookkeeping import EVERY as LOOK_EVERY
 from plimsoll.gateway.bookkeeping import Bookkeeping
 from plimsoll.gateway.clock import ClockWatch, wall_clock
 from plimsoll.gateway.feed import Feed
+from plimsoll.gateway.listening import cannot_listen
 from plimsoll.gateway.tls import ServingTls
 from plimsoll.governor.snapshot import Snapshot
 from plimsoll.policy import document

@@ -1,6 +1,7 @@
 """The gateway's admin API as a reader sees it: decisions as they stream by, and its snapshot."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -48,7 +49,9 @@ class Feed:
                         data = line[5:].strip()
                         yield dropped.decode(data) if data.startswith(b'{"dropped"') else told.decode(data)
         except aiohttp.ClientConnectorError as error:
-            raise UsageError(f"cannot reach {self._url}: {error}") from error
+            raise UsageError(
+                f"cannot reach {self._url}: {os.strerror(error.errno) if error.errno else error}"
+            ) from error
         except aiohttp.ClientError:
             return  # the gateway has gone
 
@@ -68,6 +71,7 @@ class Feed:
 
     def _check(self, status: int) -> None:
         if status in {401, 403}:
-            raise UsageError(f"{self._url} refuses the admin token")
+            given = "refuses that admin token" if self._headers else "wants the admin token: name its file with --token"
+            raise UsageError(f"{self._url} {given}")
         if status != 200:
             raise UsageError(f"{self._url} answers {status}: is it the admin port of plimsoll serve?")

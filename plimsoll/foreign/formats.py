@@ -210,6 +210,11 @@ FORMATS: Final = (
 """Looked through in order."""
 
 
+def _shown(text: str) -> str:
+    """Short, and without what would speak to the terminal: columns of a file that is no text are anything."""
+    return "".join(char if char.isprintable() and char != "\ufffd" else "?" for char in text[:200])
+
+
 def recognise(file: LogFile, mapped: bool) -> tuple[Format, str]:
     """The format and why; with a mapping whatever is no known log is a table. TraceError where it is none."""
     for form in FORMATS:
@@ -218,9 +223,11 @@ def recognise(file: LogFile, mapped: bool) -> tuple[Format, str]:
             return form, reason
     if mapped and (file.is_parquet or _keys(file)):
         return TABLE, "it was given a mapping"
+    if not file.head.strip():
+        raise TraceError(file.name, 0, "is empty")
     keys = ", ".join(sorted(_keys(file))[:12])
     raise TraceError(
         file.name, 0,
-        f"is of no known format ({', '.join(form.name for form in FORMATS)}); its columns: {keys or 'none'}. Name "
-        "them: --map arrived_at=COLUMN --map e2e=COLUMN:ms",
+        f"is of no known format ({', '.join(form.name for form in FORMATS)}); its columns: {_shown(keys) or 'none'}. "
+        "Name them: --map arrived_at=COLUMN --map e2e=COLUMN:ms",
     )  # fmt: skip

@@ -4,7 +4,6 @@ The parts are made here and know each other only by their seams; `cli/serving.py
 """
 
 import asyncio
-import errno
 import logging
 import os
 import ssl
@@ -21,6 +20,7 @@ from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.feed import Feed
 from plimsoll.gateway.guard import Guard
 from plimsoll.gateway.hands import Clock
+from plimsoll.gateway.listening import cannot_listen
 from plimsoll.gateway.probe import Prober
 from plimsoll.gateway.server import HttpServer
 from plimsoll.gateway.statekeeper import StateKeeper
@@ -151,13 +151,6 @@ class App:
             self.journal.flush()
         except StorageError as error:
             _log.error("the policy could not be noted in the journal: %s", error)
-
-
-def cannot_listen(host: str, port: int, error: OSError, option: str) -> str:
-    """What to tell somebody whose port is taken."""
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is in use by another process: choose another with {option}, or stop it"
-    return f"cannot listen on {host}:{port}: {error.strerror or error}"
 
 
 def _call_at(

@@ -5,6 +5,7 @@ they are taken first, and answered like all others: 503 and `Connection: close`.
 """
 
 import asyncio
+import errno
 import socket
 from typing import Final
 
@@ -49,3 +50,10 @@ def take_backlog(sock: socket.socket) -> list[socket.socket]:
             return taken
         connection.setblocking(False)
         taken.append(connection)
+
+
+def cannot_listen(host: str, port: int, error: OSError, option: str) -> str:
+    """What to tell somebody whose port is taken, or whose address is not ours; `option` names another port."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use by another process: choose another with {option}, or stop it"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}"

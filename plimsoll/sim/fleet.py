@@ -40,7 +40,9 @@ class Fleet:
         """By tier: which of the thresholds that all replicas count are its own."""
         for pool in policy.pools:
             if pool.engine_profile not in profiles:
-                raise ProfileError(f"pool {pool.name} names no profile: nobody knows how its engines behave")
+                raise ProfileError(
+                    f"pool {pool.name} names no profile: nobody knows how its engines behave (pools[].profile)"
+                )
             if pool.prefill:
                 raise ProfileError(
                     f"pool {pool.name}: engines apart for prompts are simulated as parts of one: leave out `prefill` "

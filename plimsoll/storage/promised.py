@@ -16,12 +16,13 @@ from plimsoll.storage.policies import decode_policy
 def policy_in_force(directory: Path) -> Policy:
     """The policy that the gateway copied into the directory when it last read it.
 
-    Raises UsageError where there is none, PolicyError where it is no longer good.
+    Raises UsageError where there is none or this is no data directory, PolicyError where it is no longer good.
     """
-    path = DataDirectory(directory).policy
-    if not path.exists():
-        raise UsageError(f"{directory} holds no policy.yaml: name one with --policy")
-    return document.load(path)
+    paths = DataDirectory(directory)
+    if not paths.policy.exists():
+        paths.identity()
+        raise UsageError(f"{directory} holds no policy.yaml: copy there the policy that it was run under")
+    return document.load(paths.policy)
 
 
 def policy_versions(directory: Path) -> dict[str, Policy]:

@@ -1,12 +1,15 @@
 """Files and options that make no sense: one line that names them, exit 2, no traceback."""
 
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from plimsoll.cli import main
+from plimsoll.cli.key import digest_of
 from tests.cli.running import Inside
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "policy.yaml")
@@ -46,6 +49,49 @@ def test_what_cannot_be_used_is_named(name: str, tmp_path: Path, inside: Inside)
     done = inside(*(word.replace("DIR", str(tmp_path)) for word in words))
     assert done.returncode == 2
     assert says in done.stderr
+
+
+@pytest.mark.parametrize("words", [("journal",), ("runs",), ("console",), ("report",), ("ledger", "verify")])
+def test_a_folder_that_is_no_data_directory_is_told_as_that(
+    words: tuple[str, ...], tmp_path: Path, inside: Inside
+) -> None:
+    done = inside(*words, str(tmp_path))
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"plimsoll: {tmp_path} is no data directory of Plimsoll: it has no plimsoll.json\n",
+    )
+
+
+def test_a_log_of_no_known_format_is_told_without_its_control_characters(tmp_path: Path, inside: Inside) -> None:
+    log = tmp_path / "some.log"
+    log.write_bytes(b"")
+    assert inside("analyze", str(log)).stderr == "plimsoll: some.log: is empty\n"
+    log.write_bytes(b"\x1b[31mred\x07,\xff\n1,2\n")
+    told = inside("analyze", str(log)).stderr
+    assert "its columns: ?[31mred?, ?. Name" in told
+    assert "row 0" not in told
+
+
+def test_a_port_in_use_is_told_with_what_to_do(inside: Inside) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = inside("emulate", "--profile", "tiny-llamacpp", "--port", str(port))
+    assert done.returncode == 2
+    assert f"port {port} on 127.0.0.1 is in use by another process: choose another with --port" in done.stderr
+
+
+def test_ctrl_c_is_one_line_and_exit_130(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_words: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "app", interrupted)
+    done = inside("report")
+    assert (done.returncode, done.stderr) == (130, "plimsoll: interrupted\n")
+
+
+def test_a_key_comes_as_json_too(inside: Inside) -> None:
+    told = msgspec.json.decode(inside("key", "--json").stdout)
+    assert told["digest"] == digest_of(told["key"])
 
 
 def test_faults_of_ours_are_not_hidden(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def test_a_bad_row_is_named(tmp_path: Path, text: str, told: str) -> None:
 )
 def test_what_is_no_text_is_named(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "log").write_bytes(data)
-    with pytest.raises(TraceError, match="log, row 0: not readable as text or gzip"):
+    with pytest.raises(TraceError, match="log: not readable as text or gzip"):
         calibrate(tmp_path / "log", out=tmp_path / "o.yaml")
 
 

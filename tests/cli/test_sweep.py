@@ -48,6 +48,8 @@ def test_paths_lead_through_names_and_workloads() -> None:
     assert loaded(made[0].workload_text)["tenants"][1]["rate"] == 3
     assert policy["tiers"][1] == loaded(POLICY)["tiers"][1]
     assert [cell.rules for cell in grid("rules=default,fcfs")] == ["default", "fcfs"]
+    assert loaded(grid("scheduling.order=fcfs")[0].policy_text)["scheduling"] == {"order": "fcfs"}
+    assert loaded(grid("tenants.acme.limits.concurrency=3")[0].policy_text)["tenants"][0]["limits"]["concurrency"] == 3
     assert loaded(grid("tenants.acme.weight=2")[0].policy_text)["tenants"][0]["weight"] == 2
 
 

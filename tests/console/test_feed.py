@@ -66,11 +66,13 @@ def test_a_wrong_token_a_wrong_port_and_nobody_are_told_apart() -> None:
 
     async def main() -> None:
         async with admin() as url:
-            with pytest.raises(UsageError, match="refuses the admin token"):
+            with pytest.raises(UsageError, match="refuses that admin token"):
                 await read(url, "guess")
+            with pytest.raises(UsageError, match="wants the admin token: name its file with --token"):
+                await read(url, "")
             with pytest.raises(UsageError, match="is it the admin port"):
                 await read(f"{url}/elsewhere", "secret")
-        with pytest.raises(UsageError, match="cannot reach"):
+        with pytest.raises(UsageError, match=r"cannot reach .*: Connection refused$"):
             await read(url, "secret")
         assert await Feed(url, "secret").snapshot() is None
 

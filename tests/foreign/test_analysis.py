@@ -212,7 +212,7 @@ pools: []
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no known format"),
+        ("", "is empty"),
         ("a,b\n1,2\n", "no known format"),
         ("arrived_at,x\n1,2\n", "no request is left"),
         ("{", "known"),
