@@ -1,6 +1,6 @@
 """`python -m plimsoll` is `plimsoll`."""
 
-from plimsoll.cli.main import main
+from plimsoll.cli.entry import main
 
 if __name__ == "__main__":
     main()

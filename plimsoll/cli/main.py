@@ -12,6 +12,7 @@ app = App(
     name="plimsoll",
     version=__version__,
     help="Govern the tail latency, fairness and error budgets of LLM inference for several tenants.",
+    suppress_keyboard_interrupt=False,
 )
 COMMANDS: dict[str, str] = {
     "demo": "Play ten minutes of eight tenants on three engines; at minute 3 one turns noisy. Watch.",
@@ -81,15 +82,9 @@ for _name, _help in BUDGET_COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command line; a fault that we know, or a file that cannot be used, is one line and exit 2.
-
-    Ctrl-C is one line and exit 130, also while modules are still being imported.
-    """
+    """Run the command line; a fault that we know, or a file that cannot be used, is one line and exit 2."""
     try:
         app(sys.argv[1:])
-    except KeyboardInterrupt:
-        print("plimsoll: interrupted", file=sys.stderr)  # noqa: T201 - as below
-        sys.exit(130)
     except PlimsollError as error:
         print(f"plimsoll: {error}", file=sys.stderr)  # noqa: T201 - the command line's own voice
         sys.exit(2)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from plimsoll.errors import UsageError
+from plimsoll.telemetry.otel.place import check_installed
 
 if TYPE_CHECKING:
     from plimsoll.telemetry.otel.wire import Collector
@@ -93,10 +94,9 @@ def _check(share: float, metrics_every: float) -> None:
 def _collector(url: str, headers: str, ca: Path | None, cert: Path | None, key: Path | None) -> "Collector":
     if not url:
         raise UsageError("--endpoint is missing: the collector's URL, like http://collector:4318")
-    try:
-        from plimsoll.telemetry.otel.wire import Collector, Tls, read_headers  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed: pip install 'plimsoll[otel]'") from error
+    check_installed()
+    from plimsoll.telemetry.otel.wire import Collector, Tls, read_headers  # noqa: PLC0415 - an extra
+
     if key is not None and cert is None:
         raise UsageError("--key needs --cert")
     given = read_headers(headers or os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""))

@@ -34,7 +34,7 @@ from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
 from plimsoll.telemetry import scaling
 from plimsoll.telemetry.exposition import Exposition, Page
-from plimsoll.telemetry.otel.place import Place, exporter
+from plimsoll.telemetry.otel.place import Place, check_installed, exporter
 from plimsoll.telemetry.prometheus import Metrics, write_counts, write_snapshot
 from plimsoll.telemetry.protobufpage import ProtobufPage, is_wanted
 from plimsoll.telemetry.scaling import PoolSignal, Scaling
@@ -175,6 +175,8 @@ async def serve_until_told(settings: Settings) -> None:
     """Run a gateway until SIGTERM or SIGINT, then drain it; a second signal ends it at once."""
     if settings.ledger is not None and not settings.ledger.startswith(("postgresql://", "postgresql+psycopg://")):
         raise UsageError("--ledger: must be postgresql://user@host/name; without it the data directory has the books")
+    if settings.otel:
+        check_installed()
     promise = read_promise(settings)
     allow_files()
     clock = wall_clock()

@@ -1,6 +1,8 @@
 """Files and options that make no sense: one line that names them, exit 2, no traceback."""
 
 import socket
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -80,13 +82,35 @@ def test_a_port_in_use_is_told_with_what_to_do(inside: Inside) -> None:
     assert f"port {port} on 127.0.0.1 is in use by another process: choose another with --port" in done.stderr
 
 
-def test_ctrl_c_is_one_line_and_exit_130(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_words: list[str]) -> None:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    "words",
+    [("serve", "examples/laptop.yaml", "--otel", "http://x:4318", "--data"), ("otel", "--endpoint", "http://x:4318")],
+)
+def test_a_missing_extra_is_told_before_anything_starts(
+    words: tuple[str, ...], tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.proto", None)  # as Python marks what cannot be imported
+    done = inside(*words, str(tmp_path / "data"))
+    assert done.returncode == 2
+    assert "pip install 'plimsoll[otel]'" in done.stderr
+    assert not (tmp_path / "data").exists()
 
-    monkeypatch.setattr(main, "app", interrupted)
-    done = inside("report")
-    assert (done.returncode, done.stderr) == (130, "plimsoll: interrupted\n")
+
+@pytest.mark.parametrize("at", ["plimsoll.cli.main", "cyclopts", "plimsoll.cli.key"])
+def test_ctrl_c_is_one_line_and_exit_130_also_while_modules_are_imported(at: str) -> None:
+    pressed = f"""
+import signal, sys
+class Pressed:
+    def find_spec(self, name, path=None, target=None):
+        if name == {at!r}:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Pressed())
+sys.argv = ["plimsoll", "key"]
+from plimsoll.cli.entry import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "plimsoll: interrupted\n")
 
 
 def test_a_key_comes_as_json_too(inside: Inside) -> None:

@@ -2,14 +2,26 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from plimsoll.errors import UsageError
 from plimsoll.storage.datadir import DataDirectory, write_whole
 from plimsoll.storage.reader import first_offset, read_rows
 from plimsoll.storage.segment import all_segments, base_of
+
+
+def check_installed() -> None:
+    """UsageError where the extra that the exporter needs is missing: to be told before anything starts."""
+    try:
+        found = find_spec("opentelemetry.proto")
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise UsageError("opentelemetry.proto is not installed: pip install 'plimsoll[otel]'")
 
 
 def exporter(directory: Path, endpoint: str) -> list[str]:
