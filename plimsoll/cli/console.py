@@ -52,7 +52,9 @@ def console(
     from plimsoll.console.feed import Feed  # noqa: PLC0415 - as above
     from plimsoll.console.guarding import Guard, is_loopback  # noqa: PLC0415 - as above
     from plimsoll.console.store import Store  # noqa: PLC0415 - as above
+    from plimsoll.storage.datadir import DataDirectory  # noqa: PLC0415 - as above
 
+    DataDirectory(root).identity()  # says so where it is none
     guard = Guard(host, given, root / "admin.token")
     if not is_loopback(host) and not guard.token:
         raise UsageError(f"--host {host}: only with an admin token, and there is none; name its file with --token")

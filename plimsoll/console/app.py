@@ -133,8 +133,8 @@ class Console:
         store = self.store
         if store.refused:
             return "stale", store.refused
-        if store.hour.error:
-            return "error", store.hour.error
+        if store.unread or store.hour.error:
+            return "error", store.unread or store.hour.error
         if store.hour.value is None:
             return "loading", ""
         if store.stale:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from plimsoll.console import tenantcharts
 from plimsoll.console.leads import tier_of
+from plimsoll.console.lineview import tail_lines
 from plimsoll.console.plots import Bar, Bars, Heat, Lines, Mark
 from plimsoll.console.seen import Seen
 from plimsoll.console.tenantreading import SlowRequest, TenantLog
@@ -66,7 +67,7 @@ def diagnose_view(seen: Seen, findings: Findings, tenant: str, log: TenantLog | 
     return DiagnoseView(
         tenant=tenant,
         tier=tier_of(tenant, seen.policy),
-        choices=tuple([Choice(each.tenant, each.num_bad, each.num) for each in findings.tenants]),
+        choices=_choices(seen, findings),
         found=found,
         matrix=_matrix(findings),
         time=None if log is None or not log.num else tenantcharts.missed_lines(log, zone, marks),
@@ -77,6 +78,14 @@ def diagnose_view(seen: Seen, findings: Findings, tenant: str, log: TenantLog | 
         first_arrival=findings.first_arrival,
         last_arrival=findings.last_arrival,
     )
+
+
+def _choices(seen: Seen, findings: Findings) -> tuple[Choice, ...]:
+    """Those in trouble as the findings have them, then everybody else who came."""
+    found = {each.tenant: Choice(each.tenant, each.num_bad, each.num) for each in findings.tenants}
+    for line in tail_lines(seen.hour) if seen.hour else ():
+        found.setdefault(line.tenant, Choice(line.tenant, line.num_bad, line.num))
+    return tuple(found.values())
 
 
 def _matrix(findings: Findings) -> Heat:

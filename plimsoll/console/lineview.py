@@ -62,7 +62,7 @@ class LineView(Struct, frozen=True):
     health: dict[str, int]
     changes: tuple[Change, ...]
     num: int
-    num_ended: int
+    num_ended: int | None
     since: float | None
     until: float | None
     num_waiting: int | None

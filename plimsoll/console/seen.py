@@ -24,4 +24,4 @@ class Seen(Struct, frozen=True):
     entries: tuple[JournalEntry, ...] = ()
     reasons: Mapping[tuple[str, str, str], int] = {}
     snapshot: Mapping[str, Any] | None = None  # the gateway's `/admin/snapshot`
-    num_ended: int = 0  # requests that ended in the last hour and since
+    num_ended: int | None = None  # requests that ended in the last hour and since; None where nobody writes any

@@ -26,6 +26,12 @@ LIVE_WITHIN: Final = 120.0
 """s after its last row for which a log without a gateway's feed is taken to be written still."""
 STALE_AFTER: Final = 5.0
 """s without an answer of the gateway after which figures are said to be old."""
+LOOK_EVERY: Final = 0.25
+"""s between looks at the log's end."""
+ASK_EVERY: Final = 0.5
+"""s between questions to the gateway."""
+RETRY_EVERY: Final = 2.0
+"""s until what could not be read is tried again."""
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -59,13 +65,15 @@ class Store:
         self.snapshot: dict[str, Any] | None = None
         self.heard_at: float | None = None  # when the gateway last answered
         self.refused = ""  # why the gateway will not answer us
+        self.unread = ""  # why the log's end cannot be followed
         self.span = Span(None, None)
         self.tail: Tail | None = None
         self.hour, self.safe, self.findings, self.budgets = Part(5.0), Part(600.0), Part(20.0), Part(5.0)
         self.clock = clock
         self.feed = feed
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="console")
-        self._changed = asyncio.Event()
+        self._follower = ThreadPoolExecutor(1, thread_name_prefix="tail")  # never behind a page's reading
+        self._changed, self._begun = asyncio.Event(), asyncio.Event()
 
     @property
     def has_feed(self) -> bool:
@@ -106,40 +114,34 @@ class Store:
             entries=tuple(tail.entries) if tail else (),
             reasons=dict(tail.reasons) if tail else {},
             snapshot=self.snapshot,
-            num_ended=tail.num if tail else 0,
+            num_ended=tail.num if tail and (tail.num or self.live) else None,
         )
 
     async def run(self) -> None:
-        """Read everything once, then again as often as each part wants."""
-        beats = [asyncio.create_task(self._listen())] if self.feed else []
+        """Read everything once, then again as often as each part wants; the log's end and the gateway meanwhile too."""
+        beats = [asyncio.create_task(self._watch())] + ([asyncio.create_task(self._listen())] if self.feed else [])
         try:
-            await self.read_once()
+            await self._begun.wait()
             while True:
-                await asyncio.sleep(0.4)
-                await self._follow()
                 for part, read in self._parts():
-                    if self.live and self.clock() - part.made_at > max(part.every, 4 * part.took):
+                    if self._is_due(part):
                         await self._refresh(part, read)
+                await asyncio.sleep(LOOK_EVERY)
         finally:
             for beat in beats:
                 beat.cancel()
             await asyncio.gather(*beats, return_exceptions=True)
 
-    async def read_once(self) -> None:
-        """Every part, the quick ones first."""
-        try:
-            self.span = await self.off(span_of, self.root)
-            self.tail = await self.off(Tail, self.root, self.at - HOUR)
-        except PlimsollError as error:
-            self.hour.error = str(error)
-            self.tell()
-        await self._follow()
-        for part, read in self._parts():
-            await self._refresh(part, read)
+    def _is_due(self, part: Part) -> bool:
+        """Whether it was never read, or is old of a log that is written or could not be read."""
+        every = min(part.every, RETRY_EVERY) if part.error else part.every
+        is_old = self.clock() - part.made_at > max(every, 4 * part.took)
+        return not part.made_at or (is_old and (self.live or bool(part.error)))
 
     def close(self) -> None:
         """End the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._follower):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def off(self, work: Callable[..., T], *values: object) -> T:
         """Do it in a thread."""
@@ -185,14 +187,29 @@ class Store:
         part.made_at, part.took = self.clock(), time.monotonic() - began
         self.tell()
 
-    async def _follow(self) -> None:
-        if self.tail is None:
-            return
-        try:
-            if await self.off(self.tail.look):
+    async def _watch(self) -> None:
+        """Follow the log's end, whatever else is being read: counts are no older than a beat."""
+        while True:
+            try:
+                news = await asyncio.get_running_loop().run_in_executor(self._follower, self._look)
+                unread = ""
+            except (PlimsollError, OSError) as error:
+                news, unread = False, str(error)
+            except Exception as fault:  # as of other parts; told once
+                news, unread = False, f"{type(fault).__name__}: {fault}"
+                if unread != self.unread:
+                    _log.exception("a fault of the console itself")
+            if news or unread != self.unread:
+                self.unread = unread
                 self.tell()
-        except (PlimsollError, OSError) as error:
-            self.hour.error = str(error)
+            self._begun.set()
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _look(self) -> bool:
+        if self.tail is None:
+            self.span = span_of(self.root)
+            self.tail = Tail(self.root, self.at - HOUR)
+        return self.tail.look()
 
     async def _listen(self) -> None:
         while self.feed is not None:
@@ -205,7 +222,7 @@ class Store:
                 self.tell()
             elif self.stale:
                 self.tell()
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(ASK_EVERY)
 
     def tell(self) -> None:
         """Something that pages show has changed."""

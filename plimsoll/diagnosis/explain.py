@@ -113,7 +113,9 @@ def _timeline(record: Record) -> list[Moment]:
         moments.append((record.arrived_at - record.upstream_time, f"upstream began ({record.cause or 'no cause'})"))
     if record.dispatched_at is not None:
         tries = f", attempt {record.attempts}" if record.attempts > 1 else ""
-        moments.append((record.dispatched_at, f"dispatched to {record.replica}{tries}"))
+        moments.append(
+            (record.dispatched_at, f"dispatched to {record.replica or 'a replica that the log does not name'}{tries}")
+        )
     if record.first_token_at is not None:
         hit = "" if record.cached_tokens is None else f", {record.cached_tokens} prompt tokens from the prefix cache"
         moments.append((record.first_token_at, f"first token{hit}"))

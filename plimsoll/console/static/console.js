@@ -5,44 +5,45 @@
   const lost = document.getElementById("lost");
   let shown = Number(body.dataset.version);
   let heard = Date.now();
+  let wanted = shown;
   let busy = false;
 
   // --- news: the server says a number, we ask for the page again and take over what has changed --------------------
-  const refresh = async (version) => {
+  const takeOver = (fresh) => {
+    for (const old of document.querySelectorAll("[data-live][id]")) {
+      const next = fresh.getElementById(old.id);
+      if (!next || next.outerHTML === old.outerHTML) continue;
+      const focus = old.contains(document.activeElement) ? document.activeElement : null;
+      const key = focus && (focus.getAttribute("href") || focus.id);
+      const copy = document.importNode(next, true);
+      const row = chosen();
+      const place = row && old.contains(row) ? [...old.querySelectorAll("[data-row]")].indexOf(row) : -1;
+      old.replaceWith(copy);
+      if (place >= 0) copy.querySelectorAll("[data-row]")[place]?.classList.add("chosen");
+      if (key) [...copy.querySelectorAll("a, button, input, select")].find((e) => (e.getAttribute("href") || e.id) === key)?.focus({ preventScroll: true });
+    }
+  };
+  const refresh = async () => {
     if (busy || document.hidden || !document.querySelector("main [data-live]")) return;
     busy = true;
     try {
-      const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-      if (!answer.ok) return;
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      for (const old of document.querySelectorAll("[data-live][id]")) {
-        const next = fresh.getElementById(old.id);
-        if (!next || next.outerHTML === old.outerHTML) continue;
-        const focus = old.contains(document.activeElement) ? document.activeElement : null;
-        const key = focus && (focus.getAttribute("href") || focus.id);
-        const copy = document.importNode(next, true);
-        const row = chosen();
-        const place = row && old.contains(row) ? [...old.querySelectorAll("[data-row]")].indexOf(row) : -1;
-        old.replaceWith(copy);
-        if (place >= 0) copy.querySelectorAll("[data-row]")[place]?.classList.add("chosen");
-        if (key) [...copy.querySelectorAll("a, button, input, select")].find((e) => (e.getAttribute("href") || e.id) === key)?.focus({ preventScroll: true });
+      while (shown !== wanted) {
+        const version = wanted; // of news that come meanwhile this page may not know: then it is asked for once more
+        const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+        if (!answer.ok) return;
+        takeOver(new DOMParser().parseFromString(await answer.text(), "text/html"));
+        shown = version;
       }
-      shown = version;
     } finally {
       busy = false;
     }
   };
-  const listen = () => {
-    const events = new EventSource("/events");
-    events.onmessage = (message) => {
-      heard = Date.now();
-      lost.hidden = true;
-      const told = JSON.parse(message.data);
-      if (told.version !== shown) refresh(told.version).catch(() => {});
-    };
+  new EventSource("/events").onmessage = (message) => {
+    heard = Date.now();
+    lost.hidden = true;
+    wanted = JSON.parse(message.data).version;
+    refresh().catch(() => {});
   };
-  listen();
-  addEventListener("pagehide", () => {});
   setInterval(() => {
     if (Date.now() - heard > 5000) {
       lost.textContent = body.dataset.lost;
