@@ -33,6 +33,7 @@ PAGES = (
     "/journal?span=all",
     "/what-if",
 )
+SHOWS_WAITING = "number => document.querySelector('#queues td:nth-of-type(3)')?.innerText === number"
 AUDIT = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
 
 
@@ -142,16 +143,16 @@ def test_what_ends_is_seen_within_a_second(tmp_path: Path, chromium: Any) -> Non
     shift = now - max(record.finished_at for record in incident.records) - 1.0
     records = [
         replace(record, arrived_at=record.arrived_at + shift, finished_at=record.finished_at + shift)
-        for record in incident.records[:400]
+        for record in incident.records[:65]
     ]
-    keep(records[:300], incident.policy, tmp_path / "data")
+    keep(records[:60], incident.policy, tmp_path / "data")
     with closing(Journal.open(tmp_path / "data")) as journal, serving(tmp_path / "data") as live, tab(chromium) as page:
         live.read()
         page.goto(live.url)
         page.wait_for_selector(".state.live, .state.recorded")
         waits = []
-        for record in records[300:303]:
-            page.wait_for_timeout(600)
+        for record in records[60:]:
+            page.wait_for_timeout(300)
             before = page.inner_text("#ended")
             settled = replace(record, finished_at=time.time(), request_id=record.request_id + 1)
             began = time.monotonic()
@@ -159,7 +160,7 @@ def test_what_ends_is_seen_within_a_second(tmp_path: Path, chromium: Any) -> Non
             journal.flush()
             page.wait_for_function("text => document.querySelector('#ended').textContent !== text", arg=before)
             waits.append(time.monotonic() - began)
-        assert sorted(waits)[1] < 2.5, waits  # a second on a machine that is not busy; measured by the benchmark
+        assert sorted(waits)[2] < 1.0, waits
 
 
 def test_two_hundred_tenants(tmp_path: Path, chromium: Any) -> None:
@@ -168,7 +169,7 @@ def test_two_hundred_tenants(tmp_path: Path, chromium: Any) -> None:
     listed = ", ".join(f"{{name: {name}, tier: silver}}" for name in names)
     policy = incident.policy.replace("tenants: [", f"tenants: [{listed}, ")
     records = [
-        replace(record, tenant=names[place % 200], tier="silver") for place, record in enumerate(incident.records)
+        replace(record, tenant=names[place % 200], tier="silver") for place, record in enumerate(incident.records[:400])
     ]
     keep(records, policy, tmp_path / "data")
     with serving(tmp_path / "data") as many, tab(chromium) as page:
@@ -183,7 +184,7 @@ class Admin:
     """A gateway's admin port that answers, dawdles or is gone."""
 
     def __init__(self) -> None:
-        self.port, self.delay = 0, 0.0
+        self.port, self.delay, self.waiting = 0, 0.0, 7
         self._end: Callable[[], object] = lambda: None
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
@@ -211,28 +212,51 @@ class Admin:
             "running": 3, "waiting": 0, "kv_usage": 0.2, "report_age": 0.1, "ttft_error_median": None,
             "ttft_error_p90": None, "ttft_bias": None, "ejected": 0,
         }  # fmt: skip
-        pool = {"pool": "chat", "model": "m", "waiting": 7, "in_flight": 3, "saturation": 0.1, "replicas": [replica]}
-        queue = {"pool": "chat", "tier": "gold", "tenant": "acme", "waiting": 7, "oldest_at": time.time() - 2}
+        waiting = {"pool": "chat", "waiting": self.waiting}
+        pool = waiting | {"model": "m", "in_flight": 3, "saturation": 0.1, "replicas": [replica]}
+        queue = waiting | {"tier": "gold", "tenant": "acme", "oldest_at": time.time() - 2}
         told = {"at": time.time(), "policy_version": "v", "draining": False, "degradation_level": 1}
         return web.json_response(told | {"pools": [pool], "queues": [queue], "counts": []})
 
     def stop(self) -> None:
-        self._end()
-        self._thread.join(10)
+        if self._thread.is_alive():
+            self._end()
+            self._thread.join(10)
 
 
-def test_a_slow_and_a_dead_gateway_are_told(incident: Path, chromium: Any) -> None:
+@contextmanager
+def watching(root: Path) -> Iterator[tuple[Admin, Serving]]:
+    """A console beside such a gateway."""
     admin = Admin()
-    feed = Feed(f"http://127.0.0.1:{admin.port}", "")
-    with serving(incident, feed) as watched, tab(chromium) as page:
-        watched.read()
+    try:
+        with serving(root, Feed(f"http://127.0.0.1:{admin.port}", "")) as watched:
+            yield admin, watched
+    finally:
+        admin.stop()
+
+
+def test_queues_are_a_second_old_at_most_and_a_slow_gateway_is_told(incident: Path, chromium: Any) -> None:
+    with watching(incident) as (admin, watched), tab(chromium) as page:
         page.goto(watched.url + "/replicas")
         page.wait_for_selector(".state.live")
-        assert "7" in page.inner_text("#queues")
         assert "acme" in page.inner_text("#queues")
+        waits = []
+        for number in (8, 9, 10):
+            admin.waiting, began = number, time.monotonic()
+            page.wait_for_function(SHOWS_WAITING, arg=str(number))
+            waits.append(time.monotonic() - began)
+        assert sorted(waits)[1] < 1.0, waits
         admin.delay = 3.0
         page.wait_for_selector(".state.stale")
         assert "Stale." in page.inner_text("#banner")
+
+
+@pytest.mark.long
+def test_a_gateway_that_comes_back_and_one_that_is_gone_are_told(incident: Path, chromium: Any) -> None:
+    with watching(incident) as (admin, watched), tab(chromium) as page:
+        admin.delay = 3.0
+        page.goto(watched.url + "/replicas")
+        page.wait_for_selector(".state.stale")
         admin.delay = 0.0
         page.wait_for_selector(".state.live")
         admin.stop()
@@ -242,10 +266,11 @@ def test_a_slow_and_a_dead_gateway_are_told(incident: Path, chromium: Any) -> No
 
 def test_a_console_that_has_ended_is_told(incident: Path, chromium: Any) -> None:
     with tab(chromium) as page:
+        page.clock.install()
         with serving(incident) as ending:
-            ending.read()
             page.goto(ending.url)
             assert page.locator("#lost").is_hidden()
+        page.clock.fast_forward(6_000)  # ms
         page.wait_for_selector("#lost:visible")
 
 
