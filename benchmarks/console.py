@@ -1,36 +1,48 @@
 """How fast the console is: 200 tenants and 30 days of history; the first page, other pages, how far behind it is.
 
 `python -m benchmarks.console [DAYS] [REQUESTS A DAY]`. Rows are those of a simulated incident, dealt to 200 tenants and
-repeated over the days as Parquet files, one a day. Times are of the wall clock: run it on a machine that does nothing
-else.
+repeated over the days up to now as Parquet files, one a day. How far behind: rows are written to the journal while the
+console goes on reading all else, and a client does what the page's script does, hear of news and ask for the page; a
+row's lag is the time from its flush until that page counts it. Times are of the wall clock: run it on a machine that
+does nothing else.
 """
 
+import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 import duckdb
+from msgspec.structs import replace
 
 from benchmarks.episodes import episode
 from benchmarks.recordedlogs import keep
+from plimsoll.governor.decisions import Settle
+from plimsoll.requestlog.record import Record
+from plimsoll.storage.journal import Journal
 from plimsoll.storage.logfiles import log_files
+from plimsoll.storage.segment import segment_name
 
 NUM_TENANTS: Final = 200
 DAY: Final = 86_400
+ENDED: Final = re.compile(r'id="ended">([\d,]+)<')
 
 
-def history(root: Path, days: int, each: int) -> int:
-    """A data directory; how many requests it holds."""
+def history(root: Path, days: int, each: int) -> Record:
+    """Make a data directory, the last row of which ended about now; one of its rows."""
     incident = episode("neighbour_long_prompts", 0)
     listed = ", ".join(f"{{name: tenant-{number:03}, tier: silver}}" for number in range(NUM_TENANTS))
     keep(incident.records, incident.policy.replace("tenants: [", f"tenants: [{listed}, "), root)
     (source,) = log_files(root / "requests")
     times = max(1, each // len(incident.records))
+    shift = time.time() - max(record.finished_at for record in incident.records) + DAY / times
     edges = [source.start + (source.end - source.start) * day // days for day in range(days + 1)]
     with duckdb.connect() as connection:
         for day in range(days):
@@ -44,18 +56,21 @@ def history(root: Path, days: int, each: int) -> int:
                     'tenant-' || lpad(((request_id * 7 + n) % {NUM_TENANTS})::VARCHAR, 3, '0') AS tenant,
                     log_offset + n AS log_offset)
                 FROM read_parquet('{source.path}'), (
-                    SELECT n, {day - days} * {DAY}::DOUBLE + n * {DAY}::DOUBLE / {times} AS o
+                    SELECT n, {shift + (day - days) * DAY!r}::DOUBLE + n * {DAY}::DOUBLE / {times} AS o
                     FROM range({times}) t(n)
                 ) ORDER BY finished_at) TO '{path}' (FORMAT parquet)"""
             )
         source.path.unlink()
         for path in source.path.parent.glob("*.part"):
             path.rename(path.with_suffix(".parquet"))
+        for path in (root / "journal").glob("*.log"):
+            path.unlink()
+        (root / "journal" / segment_name(source.end)).touch()  # as after its rows have grown old
         found = connection.execute(
             f"SELECT count(*), count(DISTINCT tenant) FROM read_parquet('{source.path.parent}/*.parquet')"
         ).fetchall()
     print(f"{found[0][0]:,} requests of {found[0][1]} tenants in {days} days, one file a day")
-    return int(found[0][0])
+    return incident.records[0]
 
 
 def fetch(url: str) -> tuple[float, str]:
@@ -66,12 +81,49 @@ def fetch(url: str) -> tuple[float, str]:
     return time.perf_counter() - began, text
 
 
+class Page:
+    """What an open page counts, kept fresh as its script does."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.counted: list[tuple[float, int]] = []  # when a count stood on the page, and which
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with urllib.request.urlopen(self._url + "events", timeout=120) as events, suppress(OSError):  # the end
+            for line in events:
+                if line.startswith(b"data:"):
+                    found = ENDED.search(fetch(self._url)[1])
+                    self.counted.append((time.monotonic(), int(found[1].replace(",", "")) if found else 0))
+
+
+def lags(root: Path, url: str, like: Record, num: int = 60) -> list[float]:
+    """Seconds from a row's flush until the page counts it, least first."""
+    page, flushed = Page(url), []
+    while not page.counted:
+        time.sleep(0.1)
+    first = page.counted[-1][1]
+    with closing(Journal.open(root)) as journal:
+        for number in range(num):
+            now = time.time()
+            row = replace(like, request_id=journal.next_request_id + number, arrived_at=now - 1.0, finished_at=now)
+            journal.settle(Settle(row, ()))
+            journal.flush()
+            flushed.append(time.monotonic())
+            time.sleep(0.37)  # in step with nothing that the console does
+        time.sleep(3.0)
+    return sorted(
+        next((at for at, count in page.counted if count - first > number), float("inf")) - began
+        for number, began in enumerate(flushed)
+    )
+
+
 def main() -> None:
     numbers = [int(each) for each in sys.argv[1:]]
     days, each = [*numbers, *(30, 100_000)[len(numbers) :]]
     with tempfile.TemporaryDirectory() as home:
         root = Path(home) / "data"
-        history(root, days, each)
+        like = history(root, days, each)
         line = [sys.executable, "-m", "plimsoll", "console", str(root), "--port", "0"]
         began = time.perf_counter()
         with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
@@ -98,6 +150,12 @@ def main() -> None:
             ):
                 times = sorted(fetch(url + path)[0] for _ in range(3))
                 print(f"/{path:32} {times[1]:.3f} s, {len(fetch(url + path)[1]) / 1000:.0f} KB")
+            behind = lags(root, url, like)
+            print(
+                f"a row is counted on the page {behind[len(behind) // 2]:.2f} s after it was written (median of "
+                f"{len(behind)}), {behind[-len(behind) // 20]:.2f} s (95 %), {behind[-1]:.2f} s at most; "
+                f"load average {os.getloadavg()[0]:.1f}"
+            )
             process.terminate()
 
 
