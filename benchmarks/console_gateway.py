@@ -58,7 +58,7 @@ def turn(gateway: int, load: list[str], seconds: float) -> float:
 def main() -> None:
     """Build, start, measure in turns, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=100.0, help="streams a second, 16 events each")
+    parser.add_argument("--rate", type=float, default=100.0, help="streams a second, 16 events each; near 0: idle")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--turns", type=int, default=5)
     a = parser.parse_args()
