@@ -67,8 +67,7 @@ def console(
             bound = await served.listen(host, port)
         except OSError as error:
             raise UsageError(cannot_listen(host, port, error, "--port")) from error
-        url = f"http://{f'[{host}]' if ':' in host else host}:{bound}/"
-        _say_ready(url, root, json_output=json_output)
+        _say_ready(host, bound, root, json_output=json_output)
         told = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, told.set)
@@ -80,7 +79,8 @@ def console(
     asyncio.run(serve())
 
 
-def _say_ready(url: str, root: Path, *, json_output: bool) -> None:
+def _say_ready(host: str, port: int, root: Path, *, json_output: bool) -> None:
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     if json_output:
         from plimsoll.cli.output import print_json  # noqa: PLC0415 - only where it is asked for
 
