@@ -59,9 +59,15 @@ class DataDirectory:
         return identity
 
     def create(self) -> Identity:
-        """Make the directory where it is not there yet; its identity. Called by the writer, under its lock."""
+        """Make the directory where it is not there yet; its identity. Called by the writer, under its lock.
+
+        Raises StorageError where it is one whose log has gone: a new log under the old identity would not be that log.
+        """
         if self.identity_file.exists():
-            return self.identity()
+            identity = self.identity()
+            if not self.journal.is_dir():
+                raise StorageError(f"{self.root} is a data directory without its log: {self.journal} is missing")
+            return identity
         identity = Identity(SCHEMA, os.urandom(16).hex())
         self.journal.mkdir(parents=True, exist_ok=True)
         self.requests.mkdir(exist_ok=True)

@@ -104,7 +104,7 @@ class Journal:
         Without `marks` the log does not say how far the device had it by when, which differs from run to run: for a
         simulation, whose same seed is to leave the same rows at the same offsets.
         `writer` (1 to 2^23 − 1) is this gateway's number among all that post to one ledger. Raises DataDirectoryBusy,
-        SchemaTooNew, JournalDamaged, DiskFull.
+        SchemaTooNew, JournalDamaged, DiskFull, and StorageError where the directory's log has gone.
         """
         if not 0 < writer < 1 << 23:
             raise StorageError(f"writer {writer}: must be from 1 to {(1 << 23) - 1}")

@@ -266,6 +266,15 @@ def test_newer_schema(home: Path) -> None:
         Journal.open(home)
 
 
+def test_a_directory_whose_log_has_gone_is_told_as_that(home: Path) -> None:
+    Journal.open(home).close()
+    (home / "journal").rename(home.parent / "elsewhere")
+    for _ in range(2):  # the lock was given back
+        with pytest.raises(StorageError, match="without its log"):
+            Journal.open(home)
+    assert not (home / "journal").exists()
+
+
 def test_fsync_follows(home: Path) -> None:
     journal = Journal.open(home)
     write(journal, range(1, 3))
