@@ -5,7 +5,7 @@ entries made with the record, and `log_offset`, where its row ends in the log, w
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import Any, Final
 
 import msgspec
@@ -88,10 +88,13 @@ def table_of(settles: Sequence[Settle], offsets: Sequence[int]) -> pa.Table:
 def records_of(table: pa.Table) -> Iterator[Record]:
     """The records of a table; columns that it does not have yet take their defaults."""
     held = set(table.column_names)
-    present = [field.name for field in _FIELDS if field.name in held]
-    for batch in table.select(present).to_batches():
-        columns = [_values(batch.column(index), name) for index, name in enumerate(present)]
-        for row in zip(*columns, strict=True):
+    for batch in table.to_batches():
+        columns = [
+            _values(batch.column(field.name), field.name) if field.name in held else repeat(field.default)
+            for field in _FIELDS
+            if field.name in held or not field.required
+        ]
+        for row in zip(*columns, strict=False):
             yield msgspec.convert(row, Record)
 
 

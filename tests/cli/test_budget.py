@@ -4,19 +4,23 @@ import csv
 import io
 import json
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from plimsoll.ledger.accounts import account_of
+from plimsoll.policy import document
+from plimsoll.slo.budget import period_bounds
 from plimsoll.slo.verdict import Charge
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.ledger import LedgerDatabase
+from plimsoll.storage.periods import period_for
 from tests.cli.running import Inside
-from tests.storage.budgetworld import END, World
+from tests.storage.budgetworld import END, TEXT, World
 
 UPSTREAM = ("--charged", "upstream", "--why", "x", "--month", "2026-11")
 
@@ -112,9 +116,7 @@ def test_an_override_and_its_undoing(plimsoll: Inside, home: Path) -> None:
     assert made["how"] == "journaled and booked"
     undone = plimsoll("budget", "undo", str(home), made["key"])
     assert undone.stdout == f"undo/{made['key']}: journaled and booked\n"
-    told = json.loads(plimsoll("budget", "explain", str(home), "acme", "--json").stdout)
-    (key,) = next(each["actions"] for each in told if each["objective"] == "ttft")
-    assert json.loads(plimsoll("budget", "undo", str(home), key, "--json").stdout)["key"] == f"undo/{key}"
+    assert "ended with its month" in plimsoll("budget", "undo", str(home), action_of(plimsoll, home)).stderr
     assert plimsoll("ledger", "verify", str(home)).returncode == 0
     journal = Journal.open(home)
     try:
@@ -123,6 +125,26 @@ def test_an_override_and_its_undoing(plimsoll: Inside, home: Path) -> None:
         assert [each.key for each in Inbox(DataDirectory(home).root).waiting()] == [handed["key"]]
     finally:
         journal.close()
+
+
+def test_an_action_of_this_month_is_undone(plimsoll: Inside, tmp_path: Path) -> None:
+    """The command looks at the real clock, so the world stands in the month that this has."""
+    now = time.time()
+    begin, _ = period_bounds(period_for(now, "acme", document.parse(TEXT)), "Asia/Shanghai")
+    world = World(tmp_path / "data", max(now - 120, begin + 60))
+    world.requests("acme", 7000, 450)  # more than is planned, however much of the month is left
+    world.minute()
+    world.close()
+    key = action_of(plimsoll, world.home)
+    assert json.loads(plimsoll("budget", "undo", str(world.home), key, "--json").stdout)["key"] == f"undo/{key}"
+    assert plimsoll("ledger", "verify", str(world.home)).returncode == 0
+
+
+def action_of(plimsoll: Inside, home: Path) -> str:
+    """The key of what was done about acme's budget."""
+    told = json.loads(plimsoll("budget", "explain", str(home), "acme", "--json").stdout)
+    (key,) = next(each["actions"] for each in told if each["objective"] == "ttft")
+    return str(key)
 
 
 def test_a_correction_and_its_undoing(plimsoll: Inside, home: Path) -> None:

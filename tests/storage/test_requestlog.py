@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
 from plimsoll.errors import SchemaTooNew, StorageError, UsageError
+from plimsoll.requestlog.codec import NUM_FIRST_COLUMNS
+from plimsoll.requestlog.record import Record
 from plimsoll.storage import requestlog
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.journal import Journal
@@ -155,13 +158,15 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         list(records(tmp_path))
 
 
-def test_files_from_before_a_column_are_read_beside_newer_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [NUM_FIRST_COLUMNS, NUM_FIRST_COLUMNS + 1])
+def test_files_from_before_a_column_are_read_beside_newer_ones(tmp_path: Path, first: int) -> None:
+    later = [field.name for field in msgspec.structs.fields(Record)][first:]
     with_journal = Journal.open(tmp_path, 1, clock=lambda: NOVEMBER)
     write(with_journal, range(1, 4))
     project(tmp_path)
     (old,) = log_files(DataDirectory(tmp_path).requests)
     table = parquet.read_table(old.path)
-    parquet.write_table(table.drop_columns(["parent_span_id"]), old.path)
+    parquet.write_table(table.drop_columns(later), old.path)
     write(with_journal, range(4, 6))
     project(tmp_path)
     with_journal.close()

@@ -80,8 +80,8 @@ def send(home: Path, url: str, *more: str, code: int = 0, wait: bool = True) -> 
 
 
 def messages(home: Path, path: str, status: str = "200") -> list[Any]:
-    lines = (home / "got.jsonl").read_text().splitlines() if (home / "got.jsonl").exists() else []
-    found = [json.loads(line) for line in lines]
+    text = (home / "got.jsonl").read_text() if (home / "got.jsonl").exists() else ""
+    found = [json.loads(line) for line in text.split("\n")[:-1]]  # the last may be half written
     return [each for each in found if each["path"] == path and each["status"] == status]
 
 
