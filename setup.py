@@ -3,6 +3,7 @@
 PLIMSOLL_COMPILE=auto (default)  compile if mypy and a C compiler are there; if that fails, install the plain source
 PLIMSOLL_COMPILE=1               compile, or fail
 PLIMSOLL_COMPILE=0               plain source
+PLIMSOLL_OPT_LEVEL=0             compile in half the time to something slower (default: 2); tests of the wheel do
 
 In a working tree: `PLIMSOLL_COMPILE=1 python setup.py build_ext --inplace`; `python setup.py clean_compiled` undoes it.
 """
@@ -64,7 +65,12 @@ def extensions() -> list:
 
         if not has_compiler():
             raise RuntimeError("no C compiler")
-        return mypycify(["--config-file=", "--strict", *HOT], opt_level="2", debug_level="0", multi_file=False)
+        return mypycify(
+            ["--config-file=", "--strict", *HOT],
+            opt_level=os.environ.get("PLIMSOLL_OPT_LEVEL", "2"),
+            debug_level="0",
+            multi_file=False,
+        )
     except (ImportError, RuntimeError, SystemExit) as error:
         if MODE == "1":
             raise

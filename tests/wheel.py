@@ -1,5 +1,6 @@
 """Builds the wheel as a user's installer would, opens it, imports it in a fresh environment and runs its commands."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ def run(*command: str | Path, cwd: str | Path = ELSEWHERE) -> str:
 
 def main() -> None:
     """Fail with the reason at the first thing that is not as a user expects."""
+    os.environ.setdefault("PLIMSOLL_OPT_LEVEL", "0")  # what is compiled must do the same; how fast is a benchmark's
     with tempfile.TemporaryDirectory() as folder:
         run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT)
         wheel = next(Path(folder).glob("*.whl"))

@@ -14,6 +14,8 @@ def test_a_connections_round_trip_is_told() -> None:
     async def scenario() -> tuple[tuple[float, int] | None, tuple[float, int] | None]:
         async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(await reader.readexactly(5))
+            await reader.read()  # until the client is gone
+            writer.close()
 
         server = await asyncio.start_server(echo, "127.0.0.1")
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
