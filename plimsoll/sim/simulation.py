@@ -48,7 +48,7 @@ class Simulation:
     """One run. `settled` gets each Settle as it is made; `seen` each decision (for parity and live views), `reported`
     what replicas said, with the states that live probes would read.
 
-    Without `sketches` rows do not tell their token gaps by length, which is a fifth of the work; verdicts do not
+    Without `sketches` rows do not tell their token gaps by length, which is two fifths of the work; verdicts do not
     change, nor does any decision: a policy whose ladder asks for gaps has them counted all the same.
     """
 
