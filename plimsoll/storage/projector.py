@@ -31,5 +31,10 @@ def start(directory: Path, ledger: str | None = None) -> "subprocess.Popen[bytes
 
 
 def give_way(process_id: int) -> None:
-    """Let the gateway go first wherever both want the processor, from the projector's first import on."""
+    """Let the gateway go first wherever both want the processor, from the projector's first import on.
+
+    Also where the gateway was started in real time (`chrt`), which its children inherit and niceness does not touch.
+    """
+    if hasattr(os, "sched_setscheduler"):
+        os.sched_setscheduler(process_id, os.SCHED_BATCH, os.sched_param(0))
     os.setpriority(os.PRIO_PROCESS, process_id, NICENESS)
