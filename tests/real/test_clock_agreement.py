@@ -93,9 +93,9 @@ def differences(pairs: list[tuple[Record, Result]]) -> dict[str, float]:
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("first_in_line")
 def test_row_and_client_agree(tmp_path: Path) -> None:
-    """Other processes on the machine can delay either side by more than that: the best of five tries counts."""
+    """Other processes on the machine can delay either side by more than that: the best of three tries counts."""
     tries = []
-    for number in range(5):
+    for number in range(3):
         quiet_machine()
         pairs = measure(tmp_path / str(number))
         assert all(row.ttft is not None and row.ttft >= FIRST - 0.002 for row, _ in pairs)
@@ -103,4 +103,4 @@ def test_row_and_client_agree(tmp_path: Path) -> None:
         tries.append(found)
         if max(found.values()) <= LIMIT:
             return
-    pytest.fail(f"p99 of |row − client| in s, five tries: {tries}")
+    pytest.fail(f"p99 of |row − client| in s, three tries: {tries}")
