@@ -15,7 +15,7 @@ stamp := $(VENV)/.plimsoll
 sources := $(shell find plimsoll -name "*.py" -o -name "*.yaml")
 pip := $(bin)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-long bench lint types unit wheel system format clean help
+.PHONY: demo test test-long bench loadtool lint types unit wheel system format clean help
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
@@ -41,7 +41,10 @@ $(stamp)-llamacpp: $(stamp)-run
 
 # --- the gate ------------------------------------------------------------------------------------------------------
 
-test: lint types unit wheel
+# What one process does alone runs side by side first; the tests then have the machine to themselves.
+test: $(stamp)-test system
+	$(MAKE) -j2 -Otarget wheel lint types loadtool
+	$(MAKE) unit
 
 $(stamp)-test: $(bin)/python pyproject.toml
 	PLIMSOLL_COMPILE=0 $(pip) --editable '.[test]'
@@ -50,6 +53,10 @@ $(stamp)-test: $(bin)/python pyproject.toml
 # Real components that the tests run against; skipped where we may not install (the tests then say what is missing).
 system:
 	@sh tests/real/system-packages.sh
+
+# A public load tool, in an environment of its own, for a test with other people's clients.
+loadtool: $(stamp)-test
+	$(bin)/python -m tests.real.loadtool
 
 lint: $(stamp)-test
 	$(bin)/ruff format --check .

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from plimsoll.slo.outcome import Outcome
+from tests.real.loadtool import prepared
 from tests.real.parts import MODEL, ROOT, TINY_HOME, Gateway
 from tests.real.rows import row_of, rows
-from tests.shared_data import tools
 
 pytestmark = pytest.mark.real
-AIPERF = "aiperf==0.13.0"
 
 
 def test_langchain(served: Gateway) -> None:
@@ -73,16 +71,7 @@ def test_curl_waits_for_100_continue_with_a_large_body(served: Gateway) -> None:
 
 @pytest.fixture(scope="session")
 def aiperf() -> Path:
-    """AIPerf in an environment of its own (no torch), and the tiny model's tokenizer; set up once, kept in .tiny."""
-    program = TINY_HOME / "loadtool" / "bin" / "aiperf"
-    if not program.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(TINY_HOME / "loadtool")], check=True)
-        pip = [str(TINY_HOME / "loadtool" / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", AIPERF]
-        subprocess.run(pip, check=True)
-    if not (TINY_HOME / "hf" / "tokenizer.json").exists():
-        maker = [sys.executable, str(tools() / "tiny-engine" / "make_model.py"), "--hf", str(TINY_HOME / "hf")]
-        subprocess.run([*maker, "--no-gguf"], check=True)
-    return program
+    return prepared()
 
 
 @pytest.mark.timeout(400)
