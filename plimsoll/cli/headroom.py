@@ -8,12 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from plimsoll.cli import workloads
 from plimsoll.cli.crew import Crew, Stopped, Tell
 from plimsoll.cli.options import FirstSeed, Jobs, PolicyFile, Rules, RunTime
 from plimsoll.cli.output import print_json
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_at, workload_of
-from plimsoll.engine import profiles
 from plimsoll.errors import UsageError
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.headroom import Search
@@ -95,7 +95,7 @@ def _try(attempt: _Attempt, tell: Tell, stopped: Stopped) -> Trial:
         return stopped()
 
     return run_trial(
-        policy, profiles.of_policy(policy), load, attempt.factor, plan.names, attempt.seed, plan.spent, looked,
+        policy, workloads.profiles_of(policy, load), load, attempt.factor, plan.names, attempt.seed, plan.spent, looked,
         step=max(1.0, load.duration / 200),
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ from plimsoll.analytics.report import report_of
 from plimsoll.cli import workloads
 from plimsoll.cli.crew import Stopped, Tell
 from plimsoll.cli.report import make
-from plimsoll.engine import profiles
 from plimsoll.errors import UsageError
 from plimsoll.governor import recording
 from plimsoll.governor.decisions import Settle
@@ -22,6 +21,7 @@ from plimsoll.requestlog.codec import encode
 from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.requestlog.record import Record
 from plimsoll.sim.budgets import SimulatedBudgets
+from plimsoll.sim.outage import planned
 from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.spending import Spending
 from plimsoll.sim.summary import LeftOut, ReplicaSummary, Run
@@ -71,10 +71,10 @@ def policy_of(task: Task) -> Policy:
 def workload_of(task: Task, policy: Policy) -> tuple[Workload, tuple[LeftOut, ...]]:
     """The workload, as long as asked for, and what of its traces was left out."""
     load, left_out = workloads.load(task.workload_path, task.workload_text)
-    known = [name for pool in policy.pools for name in pool.replicas]
-    for outage in load.outages:
-        if outage.replica not in known:
-            raise UsageError(f"{task.workload_path}: no replica {outage.replica}; there are {', '.join(known)}")
+    try:
+        planned(load.outages, policy.pools)
+    except UsageError as error:
+        raise UsageError(f"{task.workload_path}: {error}") from error
     return load.lasting(task.duration, policy.pools[0].model if policy.pools else ""), left_out
 
 
@@ -102,7 +102,7 @@ class _Running:
         self._states: list[ReplicaWindow] = []
         self._simulation = Simulation(
             policy,
-            profiles.of_policy(policy),
+            workloads.profiles_of(policy, load),
             arrivals,
             self._settled.append,
             self._start_at,

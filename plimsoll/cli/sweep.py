@@ -22,7 +22,6 @@ from plimsoll.cli.output import print_json, terminal
 from plimsoll.cli.simprogress import sim_progress
 from plimsoll.cli.simulating import Task, policy_of, run_task, workload_of
 from plimsoll.cli.summarytable import WIDTH, time_text
-from plimsoll.engine import profiles
 from plimsoll.errors import PlimsollError, UsageError
 from plimsoll.policy.document import read
 from plimsoll.sim.simulation import EPOCH
@@ -93,8 +92,7 @@ def sweep(
 def _checked(cell: Cell, task: Task) -> None:
     try:
         policy = policy_of(task)
-        profiles.of_policy(policy)
-        workload_of(task, policy)
+        workloads.profiles_of(policy, workload_of(task, policy)[0])
     except PlimsollError as error:
         told = ", ".join(f"{path}={value}" for path, value in cell.values)
         raise UsageError(f"sweep: with {told}: {error}") from error

@@ -1,5 +1,6 @@
 """The simulated replicas of a policy's pools, each waking when something is to be told of it."""
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from math import inf
 
@@ -14,6 +15,7 @@ from plimsoll.sim.engine import Counts, Engine
 from plimsoll.sim.engines import engine_for
 from plimsoll.sim.gaptally import all_thresholds
 from plimsoll.sim.job import Job, Output
+from plimsoll.sim.outage import Outage
 from plimsoll.slo.sli import itl_thresholds
 
 
@@ -56,6 +58,18 @@ class Fleet:
         self.wakes = Wakes(len(self.replicas))
         self.down: set[int] = set()
         self._ended: dict[int, Counts] = {}  # by number: what processes that are gone had done
+        self._becomes: dict[int, deque[EngineProfile | None]] = defaultdict(deque)  # by number: at each coming up
+
+    def plan(self, outages: tuple[Outage, ...], profiles: Mapping[str, EngineProfile]) -> tuple[Outage, ...]:
+        """Note as what replicas come up after their outages, which are in order of time; these outages.
+
+        Raises ProfileError where one names a profile that is not at hand.
+        """
+        for outage in outages:
+            if outage.profile and outage.profile not in profiles:
+                raise ProfileError(f"{outage.replica} becomes {outage.profile}: no such profile is at hand")
+            self._becomes[self.numbers[outage.replica]].append(profiles.get(outage.profile))
+        return outages
 
     def submit(self, number: int, at: float, job: Job) -> list[Output]:
         """Hand a job over; what the replica had to tell by then. Raises ProfileError where it could never hold it."""
@@ -107,6 +121,7 @@ class Fleet:
         """A new process in a replica's place, its caches empty, cold where its profile says so; or none, when down."""
         if not down:
             self.down.discard(number)
+            self.profiles[number] = self._becomes[number].popleft() or self.profiles[number]
         self._ended[number] = self.counts(number)
         self.replicas[number] = engine_for(
             self.profiles[number], self.replicas[number].name, at, self._known, self._sketches

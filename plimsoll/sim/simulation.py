@@ -31,7 +31,7 @@ from plimsoll.sim.collecting import rare_collections
 from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, OUTGROWN, Job, Output
-from plimsoll.sim.outage import Outage, schedule
+from plimsoll.sim.outage import Outage, Upgrade, planned, schedule
 from plimsoll.sim.races import NOT_ITS, SECOND, Place, Races
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Reason
@@ -60,7 +60,7 @@ class Simulation:
         settled: Callable[[Settle], None],
         start_at: float = EPOCH,
         seen: Callable[[float, Decision], None] | None = None,
-        outages: Iterable[Outage] = (),
+        outages: Iterable[Outage | Upgrade] = (),
         reported: Callable[[ReplicasReported], None] | None = None,
         sketches: bool = True,
     ) -> None:
@@ -77,7 +77,7 @@ class Simulation:
         self._agenda = Agenda()
         self.fleet = Fleet(policy, profiles, start_at, reported, sketches or bool(policy.degradation.levels))
         self._wakes = self.fleet.wakes
-        schedule(outages, self._agenda, self.fleet.numbers, start_at)
+        schedule(self.fleet.plan(planned(outages, policy.pools), profiles), self._agenda, self.fleet.numbers, start_at)
         self._flights: dict[int, Flight] = {}
         self._races = Races()
         self._events: deque[Event] = deque()  # those that follow from the one in hand

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.sim.arrival import Arrival
-from plimsoll.sim.outage import Outage
+from plimsoll.sim.outage import Outage, Upgrade
 from plimsoll.sim.randomness import stream
 from plimsoll.sim.tenantprofile import Bursts, TenantProfile, tokens_of
 from plimsoll.sim.tracetraffic import TraceTraffic
@@ -35,7 +35,7 @@ class Workload:
         model: str = "",
         traces: tuple[TraceTraffic, ...] = (),
         start_at: float | None = None,
-        outages: tuple[Outage, ...] = (),
+        outages: tuple[Outage | Upgrade, ...] = (),
     ) -> None:
         self.tenants = tenants
         self.duration = duration
@@ -65,12 +65,20 @@ class Workload:
 
     def lasting(self, duration: float, model: str) -> "Workload":
         """The same for so long (0: as it is), with a model for whoever names none."""
-        return Workload(
-            self.tenants, duration or self.duration, self.model or model, self.traces, self.start_at, self.outages
-        )
+        return self._with(self.tenants, self.traces, duration or self.duration, self.model or model)
 
-    def _with(self, tenants: tuple[TenantProfile, ...], traces: tuple[TraceTraffic, ...]) -> "Workload":
-        return Workload(tenants, self.duration, self.model, traces, self.start_at, self.outages)
+    def with_outages(self, outages: tuple[Outage | Upgrade, ...]) -> "Workload":
+        """The same with these instead of its own."""
+        return Workload(self.tenants, self.duration, self.model, self.traces, self.start_at, outages)
+
+    def _with(
+        self,
+        tenants: tuple[TenantProfile, ...],
+        traces: tuple[TraceTraffic, ...],
+        duration: float = 0.0,
+        model: str = "",
+    ) -> "Workload":
+        return Workload(tenants, duration or self.duration, model or self.model, traces, self.start_at, self.outages)
 
     def arrivals(self, seed: int) -> Iterator[Arrival]:
         """All requests, in order of time; ties go by the order of tenants, traces last."""

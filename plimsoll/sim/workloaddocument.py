@@ -13,7 +13,7 @@ traces:
 
 from plimsoll.errors import PolicyError
 from plimsoll.policy.section import Faults, Section, compose
-from plimsoll.sim.outage import Outage
+from plimsoll.sim.outage import Outage, Upgrade
 from plimsoll.sim.tracetraffic import TraceTraffic
 from plimsoll.sim.workload import Workload
 from plimsoll.sim.workloadclock import Clock, clock_of, instant
@@ -55,7 +55,8 @@ def _workload(top: Section, read_trace: ReadTrace) -> Workload:
         section.done()
     if not tenants and not traces and not top.faults.all:
         top.fault("tenants", "none is given, and no traces", "tenants: [{name: acme, rate: 2}]")
-    return Workload(tuple(tenants), duration, model, traces, clock.start_at, _outages(top, clock))
+    outages: tuple[Outage | Upgrade, ...] = (*_outages(top, clock), *_upgrades(top, clock))
+    return Workload(tuple(tenants), duration, model, traces, clock.start_at, outages)
 
 
 def _traces(top: Section, clock: Clock, read_trace: ReadTrace) -> tuple[TraceTraffic, ...]:
@@ -73,8 +74,19 @@ def _outages(top: Section, clock: Clock) -> tuple[Outage, ...]:
             section.required(key)
         outage = Outage(instant(section, "at", clock, 0.0), section.text("replica"), section.duration("lasts", 1.0))
         of_it = [each for each in found if each.replica == outage.replica]
-        if any(each.at < outage.at + outage.lasts and outage.at < each.at + each.lasts for each in of_it):
-            section.fault("at", "overlaps with an outage before it")
+        if any(each.at <= outage.at + outage.lasts and outage.at <= each.at + each.lasts for each in of_it):
+            section.fault("at", "overlaps with, or touches, an outage before it")
         found.append(outage)
+        section.done()
+    return tuple(found)
+
+
+def _upgrades(top: Section, clock: Clock) -> tuple[Upgrade, ...]:
+    found: list[Upgrade] = []
+    for section in top.sections("upgrades"):
+        for key in ("at", "pool", "profile", "each"):
+            section.required(key)
+        at, each = instant(section, "at", clock, 0.0), section.duration("each", 1.0)
+        found.append(Upgrade(at, section.text("pool"), section.text("profile"), each))
         section.done()
     return tuple(found)
