@@ -21,17 +21,17 @@ MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
     "adapters admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
-    "governor hedgebudget hedging keeping lifecycle limits lines months outliers placing pool predicting "
+    "governor hedgebudget hedging keeping lifecycle limits lines months outliers placing plugins pool predicting "
     "preferring prefill prefiller prefilling prefixes promises promptfloors queueing register replicas "
     "request routing saturation settlement shedding slotline stepclock tenants tiers timers turns upkeep"
 )
 SIM = (
-    "agenda asking batch bound disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate "
+    "agenda asking batch bound checks disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate "
     "holding job kvcache kvtiers races replica simulation speculation stepbatch steplog stepping"
 )
 GATEWAY = (
-    "answer attempts auth carrier channel clock connection cors driver enginehead exchange flight hands headers "
-    "hedging intake labels openai origin patches patience prompts reader reading routes siderequest sockets "
+    "answer attempts auth carrier channel checking clock connection cors driver enginehead exchange flight hands "
+    "headers hedging intake labels openai origin patches patience prompts reader reading routes siderequest sockets "
     "stream twohop upstream usage"
 )
 HOT = [

@@ -1,5 +1,11 @@
-"""An order, a routing score and an admission rule for Plimsoll. What they are given: `plimsoll/governor/rules.py`."""
+"""An order, a routing score, an admission rule and a plugin for Plimsoll.
 
+What rules are given: `plimsoll/governor/rules.py`; what a plugin is: `plimsoll/gateway/plugin.py`.
+"""
+
+from typing import Any
+
+from plimsoll.gateway.plugin import Asked
 from plimsoll.governor.rules import PoolSeen, ReplicaSeen, RequestSeen
 
 LONG = 8192
@@ -34,3 +40,15 @@ class ShortWhileBusy:
             return ""
         self.num_refused += 1
         return f"prompts of {LONG} tokens and more are not taken while others wait ({request.prompt_tokens} tokens)"
+
+
+class Words:
+    """Requests that hold one of the words in `settings: {words: […]}` may not pass."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._words = [str(word).lower().encode() for word in settings["words"]]
+
+    async def check(self, asked: Asked) -> str:
+        """Why not; "" lets it pass. Quick, so it may run on the loop."""
+        body = asked.body.lower()
+        return "it speaks of what this service does not answer" if any(word in body for word in self._words) else ""

@@ -22,6 +22,7 @@ MOST: Final = 12
 PART_KINDS: Final = {
     "gateway_queue": "s1", "engine_queue": "s3", "kv_pressure": "s5", "own_prefill": "s4", "others_prefill": "bad",
     "decode": "s2", "stall": "bad", "client": "dimmed", "unknown": "dimmed", "upstream": "s5",
+    "plugins": "s3",
 }  # fmt: skip
 
 

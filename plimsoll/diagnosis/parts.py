@@ -3,7 +3,8 @@
 | part | what | known |
 |---|---|---|
 | upstream | spent before us, as reported | reported |
-| gateway_queue | arrival to dispatch | measured |
+| plugins | what the policy's plugins took before the request was decided upon | measured |
+| gateway_queue | arrival to dispatch, without them | measured |
 | engine_queue | dispatch to the first step that computes its prompt | inferred |
 | kv_pressure | the same while the replica had no KV blocks left, and what preemption cost | inferred |
 | own_prefill | the steps of its own prompt, as they would have been without other prompts | inferred |
@@ -42,7 +43,9 @@ def time_parts(visits: Visits, profiles: Mapping[str, EngineProfile]) -> TimePar
     seconds[:, COLUMN[Part.UPSTREAM]] = np.nan_to_num(visits.upstream)
     reached = ~np.isnan(visits.dispatched)
     queue_end = np.where(reached, visits.dispatched, np.where(visits.interrupted, visits.arrived, visits.finished))
-    seconds[:, COLUMN[Part.GATEWAY_QUEUE]] = np.maximum(0.0, queue_end - visits.arrived)
+    waited = np.maximum(0.0, queue_end - visits.arrived)
+    seconds[:, COLUMN[Part.PLUGINS]] = plugins = np.clip(np.nan_to_num(visits.plugins), 0.0, waited)
+    seconds[:, COLUMN[Part.GATEWAY_QUEUE]] = waited - plugins
     ended = np.fmax(ended, queue_end)
     client = np.minimum(np.nan_to_num(visits.client_stall), ended - queue_end)
     seconds[:, COLUMN[Part.CLIENT]] = client

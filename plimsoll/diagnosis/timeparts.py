@@ -14,6 +14,7 @@ class Part(StrEnum):
     """A part of a request's time; the order is that of the columns of `TimeParts.seconds`."""
 
     UPSTREAM = "upstream"
+    PLUGINS = "plugins"
     GATEWAY_QUEUE = "gateway_queue"
     ENGINE_QUEUE = "engine_queue"
     KV_PRESSURE = "kv_pressure"
@@ -29,6 +30,7 @@ PARTS: Final = tuple(Part)
 COLUMN: Final = {part: index for index, part in enumerate(PARTS)}
 HOW: Final = {
     Part.UPSTREAM: "reported",
+    Part.PLUGINS: "measured",
     Part.GATEWAY_QUEUE: "measured",
     Part.ENGINE_QUEUE: "inferred",
     Part.KV_PRESSURE: "inferred",
@@ -44,7 +46,7 @@ HOW: Final = {
 class TimeParts(Struct, frozen=True):
     """`seconds[i]` are the parts of row i in the order of PARTS; they sum to `total[i]`, from upstream to the end."""
 
-    seconds: Floats  # (n, 10)
+    seconds: Floats  # (n, 11)
     total: Floats  # (n,)
     crowded: Floats  # (n, tenants): s of queueing and of others' prompts on its replica, by whose prompts they were
     modelled: NDArray[np.bool_]  # (n,): its replica has a profile and it got a token

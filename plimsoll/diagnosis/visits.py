@@ -26,6 +26,7 @@ FIELDS: Final = (
 
 MORE_FIELDS: Final = (
     "adapter", "prompt_entropy", "engine_rtt", "engine_retransmits", "client_rtt", "client_retransmits",
+    "plugin_time",
 )  # fmt: skip
 """Columns that it takes where they are there: other tools' logs have none of them."""
 
@@ -79,6 +80,7 @@ class Visits:
             _floats(columns.get(name, nothing), order)
             for name in ("engine_rtt", "client_rtt", "engine_retransmits", "client_retransmits")
         )
+        self.plugins = _floats(columns.get("plugin_time", nothing), order)  # s that they took, NaN: none were asked
         self.ended = np.where(np.isnan(self.e2e), self.finished, self.arrived + self.e2e)
 
     @property

@@ -15,6 +15,7 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import StorageError, UsageError
 from plimsoll.gateway.bodyhelper import BodyHelper
 from plimsoll.gateway.carrier import Surroundings
+from plimsoll.gateway.chain import Chain
 from plimsoll.gateway.channel import DirectChannel
 from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.feed import Feed
@@ -52,11 +53,18 @@ class App:
         self.clock = clock
         self.journal = journal
         self.governor = Governor(promise.policy, promise.profiles)
+        self._chain = Chain()
+        self._chain.take(promise.policy.plugins)
         loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(1, "plimsoll-body")
         self._bodies = BodyHelper()
         around = Surroundings(
-            clock, _call_at(loop, clock), loop.call_soon, _offload(loop, self._threads), self._bodies.read
+            clock,
+            _call_at(loop, clock),
+            loop.call_soon,
+            _offload(loop, self._threads),
+            self._bodies.read,
+            self._chain.run,
         )
         channel = DirectChannel(self.governor)
         self.budgets_reported: Callable[[BudgetsReported], None] = channel.send  # decisions follow by the driver
@@ -108,11 +116,14 @@ class App:
             contexts = await asyncio.to_thread(engine_contexts, promise.policy)
             self._speak_tls(contexts)
             await self.prober.meet(promise.policy, FIRST_LOOK)
+            parted = self._chain.take(promise.policy.plugins)
             self.driver.change_policy(promise.policy, promise.profiles)
             self.server.rules = promise.policy.gateway
             self.prober.take(promise.policy)
             self.prober.deliver()
             self._note_policy(promise.policy)
+            for link in parted:
+                await link.retire()
 
     async def drain(self) -> None:
         """Refuse new requests, let the open ones end within the policy's `drain` time, end the rest with their rows."""
@@ -133,6 +144,7 @@ class App:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
         await self.server.close()
+        await self._chain.close()
         self._threads.shutdown()
         self._bodies.close()
         self.states.close()

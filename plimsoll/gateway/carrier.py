@@ -10,11 +10,26 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from plimsoll.errors import StorageError
 from plimsoll.gateway.attempts import Attempts
+from plimsoll.gateway.checking import Checking
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Clock, Exchange
 from plimsoll.gateway.intake import Intake
 from plimsoll.gateway.openai import Body, read_body
-from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
+from plimsoll.gateway.plugin import RunPlugins as RunsPlugins
+from plimsoll.gateway.plugin import no_plugins
+from plimsoll.governor.decisions import (
+    Decision,
+    Dispatch,
+    Enqueue,
+    Evict,
+    Expire,
+    Fail,
+    Reject,
+    RunPlugins,
+    Settle,
+    Shed,
+    WakeAt,
+)
 from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
@@ -71,6 +86,7 @@ class Surroundings(NamedTuple):
     call_soon: Callable[[Callable[[], None]], object]  # when what is being handled now has been handled
     offload: Callable[[Callable[[], Any], Callable[[Any], None]], None]  # work beside the loop, then `done` back on it
     read_large: Callable[[Endpoint, bytes], Body] = read_body  # what is offloaded to read a large body
+    run_plugins: RunsPlugins = no_plugins
 
 
 class Watcher(Protocol):
@@ -89,6 +105,7 @@ class Carrier:
         around: Surroundings,
         wake: Callable[[], None],
         give_up: Callable[[Exchange, Exception], None],
+        checking: Checking,
     ) -> None:
         """`give_up` is told of a request whose decision could not be carried out."""
         self.flights: dict[int, Flight] = {}
@@ -99,11 +116,13 @@ class Carrier:
         self._around = around
         self._wake = wake
         self._give_up = give_up
+        self._checking = checking
         self._unflushed = False
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._carriers: dict[type, Callable[[Any], None]] = {
             Dispatch: self._dispatch,
+            RunPlugins: checking.ask,
             Reject: self._turn_away,
             Shed: self._turn_away,
             Expire: self._turn_away,
@@ -132,7 +151,7 @@ class Carrier:
                     books.settle(decision)  # type: ignore[arg-type]  # checked by its class, which is cheap
                     for settled in self.settled:
                         settled(decision)  # type: ignore[arg-type]
-                elif kind is Dispatch or kind is Enqueue:
+                elif kind is Dispatch or kind is Enqueue or kind is RunPlugins:
                     self._open(decision.request_id)  # type: ignore[union-attr]
             except Exception as fault:  # the other decisions of the batch are other requests'
                 self._broken(decision, fault)
@@ -148,7 +167,7 @@ class Carrier:
 
     def _broken(self, decision: Decision, fault: Exception) -> None:
         """It could not be carried out: its request is given up, when all that was decided with it is done."""
-        flight = None if isinstance(decision, Settle | WakeAt) else self.flights.get(decision.request_id)
+        flight = None if isinstance(decision, Settle | WakeAt) else self._flight(decision.request_id)
         if flight is None:
             _log.error("a fault of the gateway itself, carrying out %s", type(decision).__name__, exc_info=fault)
         else:
@@ -163,7 +182,7 @@ class Carrier:
             if isinstance(decision, Settle):
                 tenant = decision.record.tenant
             else:
-                flight = self.flights.get(decision.request_id)
+                flight = self._flight(decision.request_id)
                 tenant = flight.tenant.name if flight else ""
             for watcher in self.watchers:
                 try:
@@ -171,9 +190,12 @@ class Carrier:
                 except Exception as fault:
                     _log.error("a fault of the gateway itself, telling who watches", exc_info=fault)
 
+    def _flight(self, request_id: int) -> Flight | None:
+        return self.flights.get(request_id) or self._checking.flights.get(request_id)
+
     def _open(self, request_id: int) -> None:
         """We are answerable from now on. Requests that came together share one write."""
-        flight = self.flights.get(request_id)
+        flight = self._flight(request_id)
         if flight is None or flight.opened or flight.arrival is None:
             return
         arrival = flight.arrival
@@ -233,7 +255,7 @@ class Carrier:
         flight = self.flights.get(decision.request_id)
         if flight is None:
             return
-        detail = decision.detail if isinstance(decision, Reject) else ""
+        detail = (decision.detail or flight.why_not) if isinstance(decision, Reject) else ""
         refusal = self._intake.refusal(flight.exchange.request, decision.reason, detail)
         refusal.request_id = decision.request_id
         refusal.retry_after = decision.retry_after

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.gateway.carrier import Books, Carrier, Surroundings
 from plimsoll.gateway.channel import Channel
+from plimsoll.gateway.checking import Checking
 from plimsoll.gateway.errors import Refusal
 from plimsoll.gateway.flight import Flight, flight_of, read
 from plimsoll.gateway.givingup import GivingUp
@@ -31,6 +32,7 @@ from plimsoll.governor.events import (
     PrefillFailed,
     ReplicaReport,
     ReplicasReported,
+    RequestArrived,
     RequestCancelled,
     RequestFinished,
     RequestRefused,
@@ -60,7 +62,8 @@ class Driver:
         self.unattributed: dict[Reason, int] = {}  # refusals of nobody's requests: no key, not even HTTP
         self.draining = False
         self._giving_up = GivingUp(channel.send, around.clock)
-        self.carrier = Carrier(books, around, self._wake, self.give_up)
+        self._checking = Checking(channel.send, around.clock, around.run_plugins, self._admit, self.give_up)
+        self.carrier = Carrier(books, around, self._wake, self.give_up, self._checking)
         self._flights = self._giving_up.flights = self.carrier.flights
         self._send = channel.send
         self._books = books
@@ -111,6 +114,8 @@ class Driver:
             return
         if self._flights.pop(flight.request_id, None) is not None:
             self._send(RequestCancelled(at, flight.request_id))
+        elif self._checking.forget(flight):
+            self._record_left(flight)
         elif flight.arrival is None:
             flight.left = True
 
@@ -169,6 +174,7 @@ class Driver:
 
     def give_up(self, exchange: Exchange, fault: Exception) -> None:
         """See `guard.Fallible`."""
+        self._checking.forget(exchange.context)
         self._giving_up.give_up(exchange, fault)
 
     # --- what the application calls --------------------------------------------------------------------------------
@@ -218,16 +224,25 @@ class Driver:
             body = self._intake.check(body)
         except BadBody as error:
             return self._refuse(flight.exchange, Reason.BAD_REQUEST, str(error), error.param, flight.request_id)
+        flight.body = body
         if flight.left:
-            left = Refusal(Reason.CLIENT_LEFT, request_id=flight.request_id)
-            self._record_refusal(flight.exchange.request, left, self._around.clock(), body.model)
-            return None
+            return self._record_left(flight)
         if not self._books.accepting:
             return self._refuse(flight.exchange, Reason.STORAGE_FULL, request_id=flight.request_id)
-        flight.body = body
-        flight.arrival = arrival = self._intake.arrival(flight, body)
+        arrival = self._intake.arrival(flight, body)
+        return self._checking.begin(flight, arrival) if self.policy.plugins else self._admit(flight, arrival)
+
+    def _admit(self, flight: Flight, arrival: RequestArrived) -> None:
+        """Nothing stands before its decision any more."""
+        flight.arrival = arrival
         self._flights[flight.request_id] = flight
-        return self._send(arrival)
+        self._send(arrival)
+
+    def _record_left(self, flight: Flight) -> None:
+        """Its client went before it arrived."""
+        left = Refusal(Reason.CLIENT_LEFT, request_id=flight.request_id)
+        model = flight.body.model if flight.body is not None else ""
+        self._record_refusal(flight.exchange.request, left, self._around.clock(), model)
 
     def _read_large(self, flight: Flight) -> Body | Exception:
         """Runs beside the loop: whatever is wrong comes back as a value."""

@@ -22,6 +22,7 @@ class Flight:
         "request_id",
         "tenant",
         "tokens",
+        "why_not",
     )
 
     def __init__(
@@ -36,6 +37,7 @@ class Flight:
         self.arrival: RequestArrived | None = None  # None: the governor has not been told
         self.tokens: TokenClock | None = None  # made at the first dispatch
         self.opened = False  # the journal knows of it
+        self.why_not = ""  # what a plugin says, for the client alone
         self.left = False  # the client went while the body was being read off the loop
 
 

@@ -7,6 +7,14 @@ from plimsoll.requestlog.record import Record
 from plimsoll.slo.outcome import Reason
 
 
+class RunPlugins(Struct, frozen=True, gc=False, tag=True):
+    """Ask these plugins about the request, in order, and then tell what came of it with RequestArrived."""
+
+    request_id: int
+    plugins: tuple[str, ...]
+    dropped: tuple[str, ...] = ()  # those that the ladder leaves out
+
+
 class Reject(Struct, frozen=True, gc=False, tag=True):
     """Refuse on arrival. A Settle for the same request follows in the same answer."""
 
@@ -85,4 +93,4 @@ class Settle(Struct, frozen=True, gc=False, tag=True):
     entries: tuple[Entry, ...]
 
 
-Decision = Reject | Enqueue | Dispatch | Shed | Expire | Fail | Evict | WakeAt | Settle
+Decision = RunPlugins | Reject | Enqueue | Dispatch | Shed | Expire | Fail | Evict | WakeAt | Settle

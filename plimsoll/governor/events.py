@@ -46,6 +46,26 @@ class Criticality(StrEnum):
     SHEDDABLE = "sheddable"
 
 
+class Checked(Struct, frozen=True, gc=False):
+    """What plugins made of a request before it arrived."""
+
+    read_at: float  # when it was read whole: its times count from there
+    told: str  # by plugin: "guard:allow,topic:dropped"; beside these deny, error, timeout, busy
+    reason: Reason | None = None  # why it is to be refused; None: it goes on
+    dropped: bool = False  # the ladder left plugins out
+
+
+class RequestRead(Struct, frozen=True, gc=False, tag=True):
+    """A request was read whole, and the policy has plugins: which of them look at it? RequestArrived follows then."""
+
+    at: float
+    request_id: int
+    tenant: str
+    model: str
+    prompt_tokens: int
+    criticality: Criticality = Criticality.CRITICAL
+
+
 class RequestArrived(Struct, frozen=True, gc=False, tag=True):
     """A well-formed request of a known tenant. Lengths are estimates; the true output length is not known here."""
 
@@ -73,6 +93,7 @@ class RequestArrived(Struct, frozen=True, gc=False, tag=True):
     body_hash: int = 0  # of what was sent, so that who sends it again is known; 0: not known
     parent_span_id: str = ""  # the client's span in that trace, 16 hex digits; "": none was sent
     prompt_entropy: float | None = None  # bits a byte that are left when what repeats is told once; None: not measured
+    checked: Checked | None = None  # by plugins, before `at`; None: none were asked
 
 
 class RequestRefused(Struct, frozen=True, gc=False, tag=True):
@@ -230,7 +251,8 @@ class TimerFired(Struct, frozen=True, gc=False, tag=True):
 
 
 Event = (
-    RequestArrived
+    RequestRead
+    | RequestArrived
     | RequestRefused
     | RequestCancelled
     | FirstToken

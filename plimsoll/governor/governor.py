@@ -30,6 +30,7 @@ from plimsoll.governor.events import (
     RequestArrived,
     RequestCancelled,
     RequestFinished,
+    RequestRead,
     RequestRefused,
     ReservationOutgrown,
     TimerFired,
@@ -38,6 +39,7 @@ from plimsoll.governor.hedging import Hedging
 from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, RECEIVED, STATES
 from plimsoll.governor.limits import hold, queue_is_full, refused_by, withdraw
 from plimsoll.governor.placing import degrade, is_sheddable, place_of, refused_label, reserve
+from plimsoll.governor.plugins import plugins_for
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefill import SAMPLED
 from plimsoll.governor.register import Register
@@ -119,7 +121,7 @@ class Governor:
 
     def _arrived(self, event: RequestArrived) -> None:
         request = self._receive(event)
-        at = request.arrived_at
+        at = event.at
         account = request.account
         if self._is_refused(request):
             return
@@ -128,15 +130,14 @@ class Governor:
             reason = Reason.NO_REPLICA if refusal is None else refusal.reason
             self._endings.reject(request, reason, "" if refusal is None else refusal.detail, at)
             return
-        if pool.ladder is not None and (pool.ladder.level or self.register.has_degraded_tenants):
+        if pool.ladder is not None and (pool.ladder.level or self.register.has_degraded_tenants or request.checked):
             pool = degrade(self.register, pool, request)
         reserve(pool, request)
         rule = self.register.rules.admission
         if rule is not None and (detail := rule.refuses(request, pool, at)):
             self._endings.reject(request, Reason.ADMISSION_RULE, detail, at)
             return
-        limit = refused_by(account, request, at)
-        if limit is not None:
+        if (limit := refused_by(account, request, at)) is not None:
             self._endings.reject(request, limit, "", at)
             return
         hold(request)
@@ -190,7 +191,9 @@ class Governor:
             reason = Reason.UNKNOWN_KEY
         elif self._draining:
             reason = Reason.DRAINING
-        elif request.deadline_at <= request.arrived_at:
+        elif request.checked is not None and request.checked.reason is not None:
+            reason = request.checked.reason
+        elif request.deadline_at <= request.came_at:
             reason = Reason.DEADLINE
         elif request.asked_tier or account.requires_cause:
             known = request.asked_tier in self.register.tiers
@@ -199,7 +202,7 @@ class Governor:
                 reason, detail = refusal.reason, refusal.detail
         if reason is None:
             return False
-        self._endings.reject(request, reason, detail, request.arrived_at)
+        self._endings.reject(request, reason, detail, request.came_at)
         return True
 
     # --- a request runs and ends -----------------------------------------------------------------------------------
@@ -207,8 +210,7 @@ class Governor:
     def _first_token(self, event: FirstToken) -> None:
         request = self._open(event.request_id, "first_token")
         request.step(FIRST_TOKEN)
-        at = event.at
-        request.first_token_at = at
+        request.first_token_at = at = event.at
         pool = self._pool(request)
         if request.prefiller is not None:
             prefilling.first_token(request)
@@ -262,7 +264,9 @@ class Governor:
         self._endings.reject(request, event.reason, "", event.at, say=False)
 
     def _rarer(self, kind: type, event: Event) -> None:
-        if kind is _ReservationOutgrown:
+        if isinstance(event, RequestRead):
+            self._outbox.decisions.append(plugins_for(self.register, event))
+        elif kind is _ReservationOutgrown:
             outgrown = cast(ReservationOutgrown, event)
             self._attempts.outgrown(self._open(outgrown.request_id, "outgrow"), outgrown)
         elif kind is _ReplicasReported:

@@ -59,7 +59,7 @@ def degrade(register: Register, pool: Pool, request: Request) -> Pool:
     if not is_critical:
         level = max(level, request.account.level)
     taken: list[str] = []
-    if ladder.holds(DROP_PLUGINS, level):
+    if ladder.holds(DROP_PLUGINS, level) if request.checked is None else request.checked.dropped:
         taken.append(DROP_PLUGINS)
     if ladder.holds(BATCH_OF_ONE):
         taken.append(BATCH_OF_ONE)

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import astuple
 
 from plimsoll.governor.counts import Counts
-from plimsoll.governor.events import NO_OUTPUT, Criticality, Endpoint, ReplicaReport, RequestArrived
+from plimsoll.governor.events import NO_OUTPUT, Checked, Criticality, Endpoint, ReplicaReport, RequestArrived
 from plimsoll.governor.lifecycle import RECEIVED, next_state
 from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.prefixes import Holders
@@ -52,6 +52,7 @@ class Request:
     body_hash: int
     parent_span_id: str
     prompt_entropy: float | None
+    checked: Checked | None
     account: Account
     counts: Counts
     tier_queue: TierQueue
@@ -66,10 +67,11 @@ class Request:
             self.num_choices, self.prefix_hashes, self.prefix_block_tokens, self.endpoint, self.streaming,
             self.asked_tier, self.cause, self.criticality, self.session, self.deadline_at, self.upstream_time,
             self.upstream_trust, self.adapter, self.client_request_id, self.trace_id, self.body_hash,
-            self.parent_span_id,
-            self.prompt_entropy,
+            self.parent_span_id, self.prompt_entropy, self.checked,
         ) = _astuple(arrived)
         # fmt: on
+        self.came_at = self.arrived_at  # when it came to be decided upon: after its plugins
+        self.arrived_at = self.came_at if self.checked is None else self.checked.read_at
         self.sequence = sequence  # order of arrival, the last word in every tie
         self.state = RECEIVED
         # what it needs
@@ -141,7 +143,7 @@ class Request:
         self.objectives = tier.objectives
         self.counts = counts
         self.lane = lane
-        self.expire_at = min(self.deadline_at, self.arrived_at + tier.queue_timeout)
+        self.expire_at = min(self.deadline_at, self.came_at + tier.queue_timeout)
 
     def second_place(self) -> "Request":
         """A twin that can hold a second place for it; it is not counted, queued or settled."""

@@ -150,6 +150,7 @@ class Settler:
         report = request.report
         prompt = end.prompt_tokens or request.prompt_tokens
         block_size = _block_size(request, pool)
+        checked = request.checked
         # fmt: off
         return _Record(
             request.id, request.client_request_id, request.trace_id, request.session,
@@ -162,7 +163,7 @@ class Settler:
             first_at if first_at > 0.0 else None,
             end.at,
             request.upstream_time, request.upstream_trust,
-            (request.dispatched_at if dispatched else end.at) - arrived_at,
+            (request.dispatched_at if dispatched else end.at) - request.came_at,
             first_at - end.stall_before - arrived_at if first_at > 0.0 else None,
             end.tpot() or None,
             (end.last_token_at or end.at) - arrived_at if end.outcome is _COMPLETED else None,
@@ -182,6 +183,8 @@ class Settler:
             request.prompt_entropy, end.engine_rtt, end.engine_retransmits, end.client_rtt, end.client_retransmits,
             request.hedge,
             "" if request.prefiller is None else request.prefiller.name,
+            None if checked is None else request.came_at - arrived_at,
+            "" if checked is None else checked.told,
         )
         # fmt: on
 

@@ -13,19 +13,17 @@ from plimsoll.errors import Fault, PolicyError, UsageError
 from plimsoll.policy import extensions, presets
 from plimsoll.policy.alertrules import read_alerts
 from plimsoll.policy.budgetrules import read_budget
-from plimsoll.policy.objective import Sli
+from plimsoll.policy.degradationrules import read_degradation
+from plimsoll.policy.pluginrules import read_plugins
 from plimsoll.policy.policy import (
-    Degradation,
     GatewayRules,
     Hedging,
     Order,
     Policy,
-    Pool,
     RoutingRule,
     Scheduling,
     StorageRules,
     Timeouts,
-    Trigger,
 )
 from plimsoll.policy.pools import ProfileCheck, read_pools
 from plimsoll.policy.schedulingrules import RequestClass, SaturationRule
@@ -40,16 +38,8 @@ VERSION: Final = 1
 _LARGEST: Final = 16 * 1024 * 1024
 """Bytes; a policy of ten thousand tenants has two million."""
 
-_TRIGGER, _SCHEDULING = Trigger(), Scheduling()
-_GATEWAY, _TIMEOUTS, _CLASS, _HEDGING = GatewayRules(), Timeouts(), RequestClass(""), Hedging()
-
-
-class Level(StrEnum):
-    """What a step of the degradation ladder takes away."""
-
-    DROP_PLUGINS = "drop_plugins"
-    BATCH_OF_ONE = "batch_of_one"
-    SMALL_MODEL = "small_model"
+_SCHEDULING, _CLASS, _HEDGING = Scheduling(), RequestClass(""), Hedging()
+_GATEWAY, _TIMEOUTS = GatewayRules(), Timeouts()
 
 
 class Examination(Struct, frozen=True):
@@ -106,6 +96,7 @@ def known_keys() -> list[str]:
     whole = "service: {}\ntiers: [{objectives: [{}], run: {}}]\ntenants: [{limits: {adapt: {}}}]\n"
     whole += "pools: [{tls: {}, exporters: {}}]\nbudget: {exceptions: [{}], changes: [{}]}\nalerts: {channels: [{}]}\n"
     whole += "degradation: {when: {}}\nscheduling: {classes: [{}], hedging: {}}\ngateway: {timeouts: {}}\nstorage: {}\n"
+    whole += "plugins: [{settings: {}}]\n"
     top = compose(whole, faults)
     if top is not None:
         _read(top, "")
@@ -118,6 +109,7 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
     service = read_service(top)
     tiers = read_tiers(top, service)
     tenants = read_tenants(top, tiers)
+    plugins = read_plugins(top)
     policy = Policy(
         service=service,
         tiers=tiers,
@@ -125,7 +117,8 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
         pools=(pools := read_pools(top, profile_check)),
         budget=read_budget(top, service, tiers, tenants),
         alerts=read_alerts(top),
-        degradation=_read_degradation(top, pools),
+        degradation=read_degradation(top, pools, plugins),
+        plugins=plugins,
         scheduling=_read_scheduling(top),
         gateway=_read_gateway(top),
         storage=_read_storage(top),
@@ -133,45 +126,6 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
     )
     top.done()
     return policy
-
-
-def _read_degradation(top: Section, pools: tuple[Pool, ...]) -> Degradation:
-    section = top.section("degradation")
-    if section is None:
-        return Degradation()
-    levels: list[str] = []
-    for level, line in section.texts("levels"):
-        known = [each.value for each in Level]
-        if level not in known:
-            section.faults.add(section.at("levels"), line, f"{level!r} is none of {', '.join(known)}")
-        elif level in levels:
-            section.faults.add(section.at("levels"), line, f"{level} is given twice")
-        else:
-            levels.append(level)
-    when = section.section("when")
-    degradation = Degradation(_read_trigger(when) if when else Trigger(), tuple(levels))
-    section.done()
-    if levels and when is None:
-        section.warn("levels", "never reached: `when` is missing")
-    if Level.SMALL_MODEL in levels and pools and not any(pool.degrade_target for pool in pools):
-        section.fault("levels", "small_model needs a pool with degrade_target: true")
-    return degradation
-
-
-def _read_trigger(section: Section) -> Trigger:
-    p99_of = section.choice("p99_of", Sli, Sli.ITL)
-    if p99_of in {Sli.AVAILABILITY, Sli.RUN}:
-        section.fault("p99_of", "availability has no quantile", "one of ttft, itl, tpot, e2e")
-    if not section.has("saturation"):
-        section.required("above")
-    trigger = Trigger(
-        p99_of.value,
-        section.duration("above", _TRIGGER.above),
-        section.duration("for", _TRIGGER.for_, zero=True),
-        section.ratio("saturation", _TRIGGER.saturation, above=Fraction(0), most=2),
-    )
-    section.done()
-    return trigger
 
 
 def _read_scheduling(top: Section) -> Scheduling:

@@ -1,11 +1,12 @@
-"""Rules that other packages add by entry points: which there are, and the one of a name.
+"""Rules and plugins that other packages add by entry points: which there are, and the one of a name.
 
-A package says in its metadata, under one of these groups, a name and a callable without arguments that makes the rule:
+A package says in its metadata, under one of these groups, a name and a callable that makes the rule, without arguments;
+what makes a plugin is given its settings:
 
     [project.entry-points."plimsoll.orders"]
     slack = "our_package:Slack"
 
-What a rule must be able to do is in `governor/rules.py`.
+What a rule must be able to do is in `governor/rules.py`, what a plugin must in `gateway/plugin.py`.
 """
 
 from collections.abc import Callable
@@ -14,9 +15,14 @@ from typing import Any, Final
 
 from plimsoll.errors import UsageError
 
-GROUPS: Final = {"order": "plimsoll.orders", "routing": "plimsoll.routings", "admission": "plimsoll.admissions"}
-METHODS: Final = {"order": "cost", "routing": "cost", "admission": "refuse"}
-"""By kind of rule (the key under `scheduling`): the group of its entry points, and the method that it must have."""
+GROUPS: Final = {
+    "order": "plimsoll.orders",
+    "routing": "plimsoll.routings",
+    "admission": "plimsoll.admissions",
+    "plugin": "plimsoll.plugins",
+}
+METHODS: Final = {"order": "cost", "routing": "cost", "admission": "refuse", "plugin": "check"}
+"""By kind of rule (the key under `scheduling`), or for plugins: the group of entry points, the method to be had."""
 
 
 def known(kind: str) -> list[str]:
@@ -24,8 +30,8 @@ def known(kind: str) -> list[str]:
     return sorted({point.name for point in entry_points(group=GROUPS[kind])})
 
 
-def load(kind: str, name: str) -> Any:
-    """A new rule of that kind and name. Raises UsageError, saying why, where there is none that can be used."""
+def load(kind: str, name: str, *given: Any) -> Any:
+    """A new rule of that kind and name, made of what is given. Raises UsageError, saying why it cannot be had."""
     points = list(entry_points(group=GROUPS[kind], name=name))
     if not points:
         others = ", ".join(known(kind)) or "none"
@@ -34,13 +40,13 @@ def load(kind: str, name: str) -> Any:
         )
     if len({point.value for point in points}) > 1:
         raise UsageError(f"several packages add the {kind} {name!r}: {', '.join(_origin(point) for point in points)}")
-    return _made(kind, points[0])
+    return _made(kind, points[0], given)
 
 
-def _made(kind: str, point: EntryPoint) -> Any:
+def _made(kind: str, point: EntryPoint, given: tuple[Any, ...]) -> Any:
     try:
-        make: Callable[[], Any] = point.load()
-        rule = make()
+        make: Callable[..., Any] = point.load()
+        rule = make(*given)
     except Exception as error:  # whatever a package may do when it is imported or called
         raise UsageError(
             f"the {kind} {point.name!r} of {_origin(point)} cannot be used: {type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from plimsoll.policy.alerts import AlertRules
 from plimsoll.policy.beside import EngineTls, Exporters
 from plimsoll.policy.knownchange import KnownChange
 from plimsoll.policy.objective import Objective, RunObjective
+from plimsoll.policy.plugins import Plugin
 from plimsoll.policy.schedulingrules import RequestClass, SaturationRule
 
 
@@ -257,6 +258,7 @@ class Policy(Struct, frozen=True):
     scheduling: Scheduling = Scheduling()
     gateway: GatewayRules = GatewayRules()
     storage: StorageRules = StorageRules()
+    plugins: tuple[Plugin, ...] = ()  # asked in this order before a request is admitted
     version: str = ""
 
     def tier(self, name: str) -> Tier:

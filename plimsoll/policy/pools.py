@@ -131,7 +131,7 @@ def _read_pages(section: Section, name: str, num_replicas: int) -> tuple[str, ..
     found = []
     for i, (text, line) in enumerate(section.texts(name)):
         url = text.strip().rstrip("/")
-        wrong = _wrong_with(url)
+        wrong = wrong_url(url)
         if wrong:
             section.faults.add(f"{section.at(name)}[{i}]", line, wrong, "for example http://10.0.0.1:9400")
         else:
@@ -148,7 +148,7 @@ def _read_replicas(section: Section, known: dict[str, str], pool: str, key: str 
         section.fault(key, "at least one is needed", 'for example ["http://10.0.0.1:8000"]')
     for i, (text, line) in enumerate(texts):
         path, url = f"{section.at(key)}[{i}]", text.strip().rstrip("/")
-        wrong = _wrong_with(url)
+        wrong = wrong_url(url)
         if wrong:
             section.faults.add(path, line, wrong, "for example http://10.0.0.1:8000")
         elif url in known:
@@ -159,7 +159,8 @@ def _read_replicas(section: Section, known: dict[str, str], pool: str, key: str 
     return tuple(found)
 
 
-def _wrong_with(url: str) -> str:
+def wrong_url(url: str) -> str:
+    """Why that is no URL that we can ask; "" where it is one."""
     try:
         parts = urlsplit(url)
         port = parts.port

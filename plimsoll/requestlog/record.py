@@ -41,7 +41,7 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     finished_at: float
     upstream_time: float | None
     upstream_trust: str
-    queued_for: float | None  # None: a log of others that does not say
+    queued_for: float | None  # without `plugin_time`; None: a log of others that does not say
     ttft: float | None
     tpot: float | None
     e2e: float | None
@@ -77,6 +77,8 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     hedge: str = ""  # "": one attempt at a time; else what became of a second one
     # beside the first: "won", "lost", "failed", or "asked" where all ended before either showed a token
     prefill: str = ""  # the engine that computed the prompt for the replica; "": the replica itself
+    plugin_time: float | None = None  # s that plugins took before it was decided upon; None: none were asked
+    plugins: str = ""  # what each of them said: "guard:allow,topic:dropped"; else deny, error, timeout, busy
 
 
 def format_request_id(request_id: int) -> str:

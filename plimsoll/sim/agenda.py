@@ -10,7 +10,8 @@ LEAVING: Final = 2  # a client that leaves frees its place for those that wait
 FAILURE: Final = 3  # a replica goes down
 RECOVERY: Final = 4  # and comes up again, empty
 TIMER: Final = 5  # the governor's own
-ARRIVAL: Final = 6  # last: it finds the world as it is
+CHECKED: Final = 6  # plugins have looked at a request: it arrives
+ARRIVAL: Final = 7  # last: it finds the world as it is
 
 _BLOCK: Final = 16
 

@@ -4,7 +4,7 @@ from math import inf
 from typing import Final
 
 from plimsoll.governor.decisions import Dispatch
-from plimsoll.governor.events import ENTROPY_EVERY, Criticality, Endpoint, RequestArrived, RequestFinished
+from plimsoll.governor.events import ENTROPY_EVERY, Checked, Criticality, Endpoint, RequestArrived, RequestFinished
 from plimsoll.policy.policy import UpstreamTrust
 from plimsoll.sim import bound
 from plimsoll.sim.fitting import whole_blocks
@@ -24,7 +24,7 @@ _CHAT: Final = Endpoint.CHAT
 _CRITICALITIES: Final = {str(each): each for each in Criticality}
 
 
-def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust) -> RequestArrived:
+def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust, checked: Checked | None = None) -> RequestArrived:
     """The event of its arrival; by position, since keywords cost time on this path."""
     hashes, hash_tokens = flight.hashes, flight.hash_tokens
     if len(hashes) > MAX_HASHES:
@@ -56,6 +56,7 @@ def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust) -> Request
         0,
         "",
         flight.prompt_entropy if flight.request_id % ENTROPY_EVERY == 0 else None,
+        checked,
     )
 
 

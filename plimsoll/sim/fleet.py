@@ -16,6 +16,7 @@ from plimsoll.sim.engines import engine_for
 from plimsoll.sim.gaptally import all_thresholds
 from plimsoll.sim.job import Job, Output
 from plimsoll.sim.outage import Outage
+from plimsoll.slo.measured import Timing
 from plimsoll.slo.sli import itl_thresholds
 
 
@@ -91,6 +92,12 @@ class Fleet:
         replica = self.replicas[number]
         replica.cancel(job_id)
         self.wakes.set(number, replica.next_at())
+
+    def timing(self, number: int, job: Job, tokens: int, *, streaming: bool) -> Timing:
+        """How the tokens of a job came that has just ended there; of an answer in one piece only how many."""
+        if tokens and streaming:
+            return self.replicas[number].timing(job, tokens)
+        return Timing(num_tokens=tokens, itl_bad=tuple([0] * len(job.thresholds)))
 
     def tell(self, at: float) -> ReplicasReported:
         """One tick's report; whoever listens gets it with what the governor does not need."""

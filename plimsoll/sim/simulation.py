@@ -17,31 +17,26 @@ from plimsoll.governor.events import (
     BudgetsReported,
     Event,
     ReplicasReported,
-    RequestCancelled,
     ReservationOutgrown,
     TimerFired,
 )
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.sim import bound
-from plimsoll.sim.agenda import ARRIVAL, FAILURE, LEAVING, REPLICA, REPORT, TIMER, Agenda
+from plimsoll.sim.agenda import ARRIVAL, CHECKED, FAILURE, LEAVING, REPLICA, REPORT, TIMER, Agenda
 from plimsoll.sim.arrival import Arrival
-from plimsoll.sim.asking import arrived, finished, job_for
+from plimsoll.sim.asking import finished, job_for
+from plimsoll.sim.checks import Checks
 from plimsoll.sim.collecting import rare_collections
 from plimsoll.sim.fleet import Fleet
 from plimsoll.sim.flight import Flight
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, OUTGROWN, Job, Output
 from plimsoll.sim.outage import Outage, Upgrade, planned, schedule
 from plimsoll.sim.races import NOT_ITS, SECOND, Place, Races
-from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Reason
 
 EPOCH: Final = 1_767_571_200.0
 """Monday, 5 January 2026, 00:00 UTC: when simulated time starts unless another instant is given."""
-
-_COMPLETED: Final = Outcome.COMPLETED
-_DONE: Final = Reason.DONE
-_HEDGED: Final = Reason.HEDGED
 
 
 class Simulation:
@@ -80,12 +75,11 @@ class Simulation:
         schedule(self.fleet.plan(planned(outages, policy.pools), profiles), self._agenda, self.fleet.numbers, start_at)
         self._flights: dict[int, Flight] = {}
         self._races = Races()
+        self._checks = Checks(policy, self._agenda)
         self._events: deque[Event] = deque()  # those that follow from the one in hand
         self._handling = False
         self._next_at = inf  # of the next arrival
         self._report_at = self._timer_at = inf
-        self._probe_every = float(policy.gateway.probe_every)
-        self._upstream_trust = policy.service.upstream_time
         self._tiers = {tenant.name: tenant.tier for tenant in policy.tenants}
 
     def run(self, until: float = inf) -> None:
@@ -147,10 +141,14 @@ class Simulation:
             return self._leave(number)
         if priority == FAILURE:
             return self._fail(number)
+        if priority == CHECKED:
+            if (event := self._checks.over(number, self.now)) is not None:
+                self._send(event)
+            return None
         return self.fleet.renew(number, self.now, down=False)
 
     def _report(self) -> None:
-        self._report_at = self.now + self._probe_every
+        self._report_at = self.now + float(self.policy.gateway.probe_every)
         self._send(self.fleet.tell(self.now))
 
     def _draw_next(self) -> None:
@@ -167,7 +165,7 @@ class Simulation:
         if flight.patience < inf:
             self._agenda.put(self.now + flight.patience, LEAVING, request_id)
         self._draw_next()
-        self._send(arrived(flight, self.now, self._upstream_trust))
+        self._send(self._checks.first(flight, self.now))
 
     def _leave(self, request_id: int) -> None:
         """A client's patience is over."""
@@ -176,7 +174,7 @@ class Simulation:
             return
         if flight.job is None:
             del self._flights[request_id]
-            self._send(RequestCancelled(self.now, request_id))
+            self._send(self._checks.left(flight, self.now))
         else:
             self._end(flight, flight.job, Outcome.ABORTED, Reason.CLIENT_LEFT)
 
@@ -239,6 +237,8 @@ class Simulation:
             self._timer_at = cast(WakeAt, decision).at
         elif kind is bound.ENQUEUE:
             return
+        elif kind is bound.RUN_PLUGINS:
+            self._checks.ask(decision, self.now)
         elif isinstance(decision, Reject | Shed | Expire | Fail):
             self._flights.pop(decision.request_id, None)
         elif isinstance(decision, Evict):
@@ -249,10 +249,9 @@ class Simulation:
     def _dispatch(self, decision: Dispatch) -> None:
         flight = self._flights[decision.request_id]
         number = self.fleet.numbers[decision.replica]
-        hedge = decision.reason is _HEDGED
+        hedge = decision.reason is bound.HEDGED
         if number in self.fleet.down:
-            self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECT_FAILED, hedge=hedge))
-            return None
+            return self._send(AttemptFailed(self.now, flight.request_id, Reason.CONNECT_FAILED, hedge=hedge))
         tier = flight.asked_tier or self._tiers.get(flight.tenant, "")
         job = job_for(flight, decision, self.fleet, number, tier)
         if hedge:
@@ -262,8 +261,7 @@ class Simulation:
             outputs = self.fleet.submit(number, self.now, job)
         except ProfileError:  # what vLLM answers with 400
             flight.replica, flight.job = number, job
-            self._finish(flight, job, 0, self.now, Outcome.FAILED, Reason.ENGINE_REFUSED)
-            return None
+            return self._finish(flight, job, 0, self.now, Outcome.FAILED, Reason.ENGINE_REFUSED)
         flight.replica, flight.job = number, job
         return self._take(number, outputs)
 
@@ -282,7 +280,7 @@ class Simulation:
                 hedge = whose == SECOND
             kind = output.kind
             if kind == FINISHED:
-                self._finish(flight, output.job, output.job.output_tokens, output.at, _COMPLETED, _DONE)
+                self._finish(flight, output.job, output.job.output_tokens, output.at, bound.COMPLETED, bound.DONE)
             elif kind == FIRST_TOKEN and flight.streaming:
                 self._send(bound.FIRST_TOKEN(output.at, flight.request_id, hedge))
             elif kind == OUTGROWN and flight.streaming:
@@ -293,8 +291,5 @@ class Simulation:
         self, flight: Flight, job: Job, tokens: int, at: float, outcome: Outcome, reason: Reason
     ) -> None:
         del self._flights[flight.request_id]
-        if tokens and flight.streaming:
-            timing = self.fleet.replicas[flight.replica].timing(job, tokens)
-        else:
-            timing = Timing(num_tokens=tokens, itl_bad=tuple([0] * len(job.thresholds)))
+        timing = self.fleet.timing(flight.replica, job, tokens, streaming=flight.streaming)
         self._send(finished(job, tokens, at, outcome, reason, timing))

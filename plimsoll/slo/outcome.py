@@ -60,6 +60,7 @@ class Reason(StrEnum):
     REQUEST_TIMEOUT = "request_timeout"
     PROMPT_TOO_LONG = "prompt_too_long"
     LABEL_REQUIRED = "label_required"
+    PLUGIN_DENIED = "plugin_denied"  # a plugin of the policy does not let it pass
     # reject: the tenant's own limits
     TENANT_CONCURRENCY = "tenant_concurrency"
     TENANT_RATE = "tenant_rate"
@@ -72,6 +73,7 @@ class Reason(StrEnum):
     DRAINING = "draining"
     OVERLOAD = "overload"
     ADMISSION_RULE = "admission_rule"  # another package's rule, named by the policy, says no
+    PLUGIN_FAILED = "plugin_failed"  # a plugin that must be asked cannot answer (`on_error: refuse`)
     BUDGET_SPENT = "budget_spent"
     STORAGE_FULL = "storage_full"
     # expire
@@ -129,6 +131,7 @@ REASONS: Final[dict[Reason, ReasonRow]] = {
     Reason.REQUEST_TIMEOUT: ReasonRow(408, Blame.CLIENT, _BAD, "the request did not arrive whole in time"),
     Reason.PROMPT_TOO_LONG: ReasonRow(400, Blame.CLIENT, _BAD, "the prompt exceeds every pool's context"),
     Reason.LABEL_REQUIRED: ReasonRow(400, Blame.CLIENT, _BAD, "this tenant's requests must carry a cause"),
+    Reason.PLUGIN_DENIED: ReasonRow(400, Blame.CLIENT, _BAD, "a check of this service does not let it pass"),
     Reason.TENANT_CONCURRENCY: ReasonRow(429, Blame.TENANT, _RATE, "the tenant's concurrency limit is reached"),
     Reason.TENANT_RATE: ReasonRow(429, Blame.TENANT, _RATE, "the tenant's request rate limit is reached"),
     Reason.TENANT_TOKENS: ReasonRow(429, Blame.TENANT, _RATE, "the tenant's token rate limit is reached"),
@@ -139,6 +142,7 @@ REASONS: Final[dict[Reason, ReasonRow]] = {
     Reason.DRAINING: ReasonRow(503, Blame.OURS, _OURS, "this gateway is shutting down"),
     Reason.OVERLOAD: ReasonRow(503, Blame.OURS, _OURS, "shed under overload"),
     Reason.ADMISSION_RULE: ReasonRow(429, Blame.OURS, _RATE, "the service's own admission rule refuses it"),
+    Reason.PLUGIN_FAILED: ReasonRow(503, Blame.OURS, _OURS, "a check that this service demands cannot be made now"),
     Reason.BUDGET_SPENT: ReasonRow(429, Blame.OURS, _RATE, "the tenant's error budget is spent"),
     Reason.STORAGE_FULL: ReasonRow(503, Blame.OURS, _OURS, "the journal has no room left"),
     Reason.QUEUE_TIMEOUT: ReasonRow(503, Blame.OURS, _OURS, "waited in the queue for as long as the policy allows"),

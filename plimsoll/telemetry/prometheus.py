@@ -103,6 +103,7 @@ class Owner:
         "endings",
         "itl",
         "output_tokens",
+        "plugins",
         "prompt_tokens",
         "queued",
         "ttft",
@@ -113,6 +114,7 @@ class Owner:
         self.endings: dict[tuple[str, str], int] = {}
         self.verdicts: dict[str, Verdicts] = {}
         self.ttft, self.itl, self.e2e, self.queued = Histogram(), Histogram(), Histogram(), Histogram()
+        self.plugins = Histogram()
         self.prompt_tokens = self.output_tokens = self.cached_tokens = 0
 
     def objective(self, name: str) -> Verdicts:
@@ -125,6 +127,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, str], Owner] = {}
+        self._plugins: dict[str, int] = {}  # "guard:allow" → how often; names are the policy's
 
     def settled(self, settle: Settle) -> None:
         """One request ended. Called for each, so nothing is formatted here."""
@@ -138,6 +141,10 @@ class Metrics:
             counts.add(verdict)
         if record.queued_for is not None:
             owner.queued.add(record.queued_for)
+        if record.plugin_time is not None:
+            owner.plugins.add(record.plugin_time)
+            for said in record.plugins.split(",") if record.plugins else ():
+                self._plugins[said] = self._plugins.get(said, 0) + 1
         if record.dispatched_at is None:
             return
         owner.prompt_tokens += record.prompt_tokens
@@ -179,6 +186,10 @@ class Metrics:
                     num = getattr(counts, verdict)
                     page.sample(num, tenant=tenant, tier=tier, objective=objective, verdict=verdict)
             yield
+        page.family("plimsoll_plugin_answers_total", "counter", "What plugins said of requests.")
+        for said, num in sorted(self._plugins.items()):
+            plugin, _, answer = said.rpartition(":")
+            page.sample(num, plugin=plugin, answer=answer)
         for name, text, read in TOKENS:
             page.family(f"plimsoll_{name}_tokens_total", "counter", text)
             for (tenant, tier), owner in owners:
@@ -201,6 +212,7 @@ TIMES: Final[tuple[tuple[str, str, Callable[[Owner], Histogram]], ...]] = (
     ("itl", "Gaps between successive output tokens.", lambda owner: owner.itl),
     ("e2e", "Arrival to last token.", lambda owner: owner.e2e),
     ("queued", "Time in the queue.", lambda owner: owner.queued),
+    ("plugins", "Time that plugins took.", lambda owner: owner.plugins),
 )
 
 

@@ -80,6 +80,16 @@ def test_without_a_profile_the_engine_is_unknown_and_the_rest_is_measured() -> N
     assert isclose(sum(seconds.values()), float(found.total[0]))
 
 
+def test_what_plugins_took_is_neither_queue_nor_engine() -> None:
+    asked = record(1, 0.0, ttft=1.5, dispatched_at=START + 1.0, plugin_time=0.75, plugins="guard:allow")
+    refused = record(
+        2, 5.0, ttft=None, lasted=0.5, outcome=Outcome.REJECTED, reason=Reason.PLUGIN_DENIED, plugin_time=0.5
+    )
+    found = time_parts(visits_of([asked, refused]), {})
+    plugins, queue = (found.seconds[:, COLUMN[part]].tolist() for part in (Part.PLUGINS, Part.GATEWAY_QUEUE))
+    assert (plugins, queue) == ([0.75, 0.5], [0.25, 0.0])
+
+
 TIMES = st.none() | st.floats(0.0, 30.0)
 
 
@@ -105,6 +115,7 @@ def rows(draw: st.DrawFn) -> list[Record]:
             row,
             client_stall=draw(st.floats(0.0, 90.0)),
             upstream_time=draw(TIMES),
+            plugin_time=draw(TIMES),
             streaming=draw(st.booleans()),
             prompt_tokens=draw(st.integers(0, 200_000)),
             cached_tokens=draw(st.none() | st.integers(0, 300_000)),

@@ -8,6 +8,7 @@ from plimsoll.gateway.carrier import Surroundings
 from plimsoll.gateway.channel import Decider, DirectChannel
 from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.hands import Attempt, ClientRequest, Ended, Hands, Headers, Usage
+from plimsoll.gateway.plugin import RunPlugins, no_plugins
 from plimsoll.governor.decisions import Decision, Settle
 from plimsoll.governor.events import Event, RequestArrived
 from plimsoll.policy.policy import GatewayRules, Policy, Pool, Service, Tenant, Tier, UpstreamTrust
@@ -145,7 +146,11 @@ class World:
     """Everything put together."""
 
     def __init__(
-        self, policy: Policy = POLICY, decider: Decider | None = None, books: RememberedBooks | None = None
+        self,
+        policy: Policy = POLICY,
+        decider: Decider | None = None,
+        books: RememberedBooks | None = None,
+        run_plugins: RunPlugins = no_plugins,
     ) -> None:
         """`decider`: a real governor instead of the scripted one."""
         self.books = books or RememberedBooks([])
@@ -154,7 +159,7 @@ class World:
         self.governor = ScriptedGovernor()
         self.soon: list[Callable[[], None]] = []
         self.offloaded: list[Callable[[], None]] = []
-        around = Surroundings(self.clock, self.clock.call_at, self.soon.append, self._offload)
+        around = Surroundings(self.clock, self.clock.call_at, self.soon.append, self._offload, run_plugins=run_plugins)
         self.driver = Driver(
             policy, DirectChannel(decider or self.governor), self.books, around, first_request_id=1 << 40
         )

@@ -13,6 +13,7 @@ from plimsoll.gateway.channel import Deliver
 from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Attempt, ClientRequest, Ended, Headers, Usage
+from plimsoll.gateway.plugin import Asked, Cancel, Found, Said
 from plimsoll.governor.decisions import Decision
 from plimsoll.governor.events import Event, RequestArrived
 from plimsoll.governor.governor import Governor
@@ -49,11 +50,10 @@ def digest_of(tenant: str) -> str:
 
 
 class Recorder:
-    """A direct channel that remembers arrivals and decisions."""
+    """A direct channel that remembers decisions."""
 
     def __init__(self, governor: Governor, clock: VirtualClock) -> None:
         self.governor, self.clock = governor, clock
-        self.arrivals: list[RequestArrived] = []
         self.decisions: list[tuple[float, Decision]] = []
         self._deliver: Deliver = lambda _: None
 
@@ -61,8 +61,6 @@ class Recorder:
         self._deliver = deliver
 
     def send(self, event: Event) -> None:
-        if isinstance(event, RequestArrived):
-            self.arrivals.append(event)
         decisions = self.governor.handle(event)
         self.decisions += [(self.clock.now, decision) for decision in decisions]
         if decisions:
@@ -156,25 +154,35 @@ class LiveWorld:
         self.running: dict[int, LiveExchange] = {}
         self.recorder = Recorder(Governor(policy, profiles), self.clock)
         self.soon: list[Callable[[], None]] = []
-        around = Surroundings(self.clock, self.clock.call_at, self.soon.append, lambda work, done: done(work()))
+        around = Surroundings(
+            self.clock,
+            self.clock.call_at,
+            self.soon.append,
+            lambda work, done: done(work()),
+            run_plugins=self._run_plugins,
+        )
+        self._seconds = {plugin.name: plugin.simulated for plugin in policy.plugins}
+        self._checked: list[tuple[float, int, Callable[[], None]]] = []
         books = RememberedBooks([])
         self.driver = Driver(policy, self.recorder, books, around, first_request_id=1 << 40 | 1)
         self._policy = policy
         self._history = history
         self.exchanges: list[LiveExchange] = []
+        self.arrivals: list[RequestArrived] = []  # as they were read
 
     def run(self) -> None:
         self._report()
         tick = START + self._policy.gateway.probe_every
         coming = list(self._history)
         leaving: list[tuple[float, int]] = []
-        while coming or self.driver.num_open:
+        while coming or self.driver.num_open or self._checked:
             steps = min(replica.step_ends_at() for replica in self.replicas.values())
             timer = min((at for at, _ in self.clock.timers), default=inf)
             arrival = START + coming[0].at if coming else inf
             gone = leaving[0][0] if leaving else inf
+            checked = self._checked[0][0] if self._checked else inf
             # Ties go in the order in which the agenda of the simulation takes them.
-            at, kind = min((steps, 0), (tick, 1), (gone, 2), (timer, 3), (arrival, 4))
+            at, kind = min((steps, 0), (tick, 1), (gone, 2), (timer, 3), (checked, 4), (arrival, 5))
             self.clock.now = at
             if kind == 0:
                 for replica in self.replicas.values():
@@ -186,6 +194,8 @@ class LiveWorld:
                 self.exchanges[leaving.pop(0)[1]].leave(at)
             elif kind == 3:
                 self.clock.advance(at)
+            elif kind == 4:
+                self._checked.pop(0)[2]()
             else:
                 wanted = coming.pop(0)
                 if wanted.patience < inf:
@@ -194,6 +204,22 @@ class LiveWorld:
                 self._arrive(wanted)
             while self.soon:
                 self.soon.pop(0)()
+
+    def _run_plugins(self, names: tuple[str, ...], asked: Asked, done: Callable[[Found], None]) -> Cancel:
+        """They let everybody pass, after their simulated time."""
+        found = Found(tuple([(name, Said.ALLOW) for name in names]))
+        entry = (
+            self.clock.now + sum([self._seconds[name] for name in names]),
+            len(self.exchanges),
+            lambda: done(found),
+        )
+        self._checked.append(entry)
+        self._checked.sort(key=lambda each: each[:2])
+
+        def cancel() -> None:
+            self._checked.remove(entry)
+
+        return cancel
 
     def _report(self) -> None:
         self.driver.replicas_reported(tuple(replica.report(self.clock.now) for replica in self.replicas.values()))
@@ -208,6 +234,8 @@ class LiveWorld:
         exchange = LiveExchange(self, request, wanted)
         self.exchanges.append(exchange)
         self.driver.request(exchange)
+        if isinstance(exchange.context, Flight) and exchange.context.arrival is not None:
+            self.arrivals.append(exchange.context.arrival)
 
     def settle_steps(self, replica: Replica) -> None:
         """End the steps that have ended, one at a time; each running stream gets its token, the last one its end."""

@@ -1,5 +1,6 @@
 """Law 4: one history through the live driver and through the simulator gives equal decisions."""
 
+from fractions import Fraction
 from math import inf, sqrt
 from typing import Any
 
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.engine import profiles
-from plimsoll.governor.decisions import Decision, Dispatch, Settle, WakeAt
-from plimsoll.policy.policy import Policy
+from plimsoll.governor.decisions import Decision, Dispatch, RunPlugins, Settle, WakeAt
+from plimsoll.policy.plugins import Plugin
+from plimsoll.policy.policy import Degradation, Policy, Trigger
 from plimsoll.policy.presets import preset
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.simulation import Simulation
@@ -26,6 +28,12 @@ KEYED = msgspec.structs.replace(
     tenants=tuple(msgspec.structs.replace(t, keys=(digest_of(t.name),)) for t in POLICY.tenants),
     tiers=tuple(msgspec.structs.replace(tier, queue_timeout=6.0) for tier in POLICY.tiers),
     pools=tuple(msgspec.structs.replace(pool, profile="small") for pool in POLICY.pools),
+)
+
+PLUGGED = msgspec.structs.replace(
+    KEYED,
+    plugins=(Plugin("guard", simulated=0.0313), Plugin("topic", core=False, simulated=0.0717)),
+    degradation=Degradation(Trigger(saturation=Fraction(9, 10), for_=1.0), ("drop_plugins",)),
 )
 
 wanted = st.builds(
@@ -63,7 +71,7 @@ def simulated(policy: Policy, world: LiveWorld, history: list[Wanted]) -> list[t
             streaming=event.streaming,
             patience=client.patience,
         )
-        for event, client in zip(world.recorder.arrivals, history, strict=True)
+        for event, client in zip(world.arrivals, history, strict=True)
     ]
     seen: list[tuple[float, Decision]] = []
     Simulation(
@@ -126,6 +134,22 @@ def test_the_history_matters() -> None:
     outcomes = {decision.record.outcome.value for decision in decisions if isinstance(decision, Settle)}
     assert outcomes >= {"completed", "expired", "aborted"}
     assert len({decision.replica for decision in decisions if isinstance(decision, Dispatch)}) == 2
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(wanted, min_size=1, max_size=25))
+def test_two_clocks_with_plugins(history: list[Wanted]) -> None:
+    decisions = same(PLUGGED, history)
+    assert sum(isinstance(decision, RunPlugins) for decision in decisions) == len(history)
+
+
+def test_plugins_that_the_ladder_leaves_out_on_both_clocks() -> None:
+    history = [
+        Wanted(0.1, ("acme", "noisy", "eel")[i % 3], 2048, 3000, 140, 200, 1, 0.05 if i % 9 == 4 else inf, True)
+        for i in range(120)
+    ]
+    asked = {decision.plugins for decision in same(PLUGGED, history) if isinstance(decision, RunPlugins)}
+    assert asked == {("guard", "topic"), ("guard",)}
 
 
 def test_a_difference_would_be_seen() -> None:

@@ -202,6 +202,19 @@ def test_one_mistake_one_message_at_its_place(old: str, new: str, path: str) -> 
 
 
 MORE = [
+    ("plugins: [{settings: {url: 'http://g/check'}}]", "plugins[0].name"),
+    ("plugins: [{name: a}]", "plugins[0].settings"),
+    ("plugins: [{name: a, settings: {key: GUARD}}]", "plugins[0].settings.url"),
+    ("plugins: [{name: a, settings: {url: 'http://g', header: x}}]", "plugins[0].settings.header"),
+    ("plugins: [{name: a, settings: {url: 'ftp://g'}}]", "plugins[0].settings.url"),
+    ("plugins: [{name: a, settings: {url: 'http://u:p@g'}}]", "plugins[0].settings.url"),
+    ("plugins: [{name: a, settings: {url: 'http://g', key: 'sk-1 2'}}]", "plugins[0].settings.key"),
+    ("plugins: [{name: a, timeout: 2min, settings: {url: 'http://g'}}]", "plugins[0].timeout"),
+    ("plugins: [{name: a, simulated: 2s, settings: {url: 'http://g'}}]", "plugins[0].simulated"),
+    ("plugins: [{name: a, on_error: ignore, settings: {url: 'http://g'}}]", "plugins[0].on_error"),
+    ("plugins: [{name: a, concurrency: 0, settings: {url: 'http://g'}}]", "plugins[0].concurrency"),
+    ("plugins: [{name: a, kind: nobodys}]", "plugins[0].kind"),
+    ("plugins: guard", "plugins"),
     ("scheduling: {hedging: {budget: 6%}}", "scheduling.hedging.budget"),
     ("degradation: {when: {saturation: 0%}, levels: [drop_plugins]}", "degradation.when.saturation"),
     ("scheduling: fifo", "scheduling"),

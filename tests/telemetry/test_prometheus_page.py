@@ -54,6 +54,17 @@ def page_of(metrics: Metrics) -> dict[str, dict[tuple[tuple[str, str], ...], flo
     return samples(page)
 
 
+def test_what_plugins_said_and_how_long_it_took() -> None:
+    metrics = Metrics()
+    for plugins, seconds in (("guard:allow,topic:timeout", 0.25), ("guard:deny", 0.01), ("guard:allow", 0.02)):
+        metrics.settled(Settle(record(plugins=plugins, plugin_time=seconds), ()))
+    metrics.settled(Settle(record(), ()))
+    page = page_of(metrics)
+    said = {tuple(dict(key).values()): num for key, num in page["plimsoll_plugin_answers_total"].items()}
+    assert said == {("allow", "guard"): 2, ("deny", "guard"): 1, ("timeout", "topic"): 1}
+    assert list(page["plimsoll_plugins_seconds_count"].values()) == [3]
+
+
 ENDINGS = st.tuples(
     st.sampled_from(["acme", 'be"ta\\', "ga\nmma"]),
     st.sampled_from(["gold", "bronze"]),

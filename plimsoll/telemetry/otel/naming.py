@@ -89,6 +89,8 @@ def request_attributes(record: Record, tenant: str = TENANT) -> list[KeyValue]:
             "plimsoll.ttft": record.ttft,
             "plimsoll.e2e": record.e2e,
             "plimsoll.queued": record.queued_for,
+            "plimsoll.plugin_time": record.plugin_time,
+            "plimsoll.plugins": record.plugins,
             "plimsoll.client_stall": record.client_stall or None,
             "plimsoll.upstream": record.upstream_time,
             "plimsoll.broken_objectives": broken,

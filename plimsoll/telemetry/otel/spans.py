@@ -1,5 +1,5 @@
-"""A row as spans: the request (kind SERVER, its id is what the engine was given as its parent) with queue, prefill and
-decode below it."""
+"""A row as spans: the request (kind SERVER, its id is what the engine was given as its parent) with plugins (where any
+were asked), queue, prefill and decode below it."""
 
 from typing import Final
 
@@ -11,6 +11,7 @@ from plimsoll.slo.outcome import REASONS, Blame, Outcome
 from plimsoll.telemetry.otel.naming import TENANT, attributes, nanoseconds, operation_of, request_attributes
 
 SAMPLED: Final = 1
+ENGINES: Final = ("prefill", "decode")  # phases that an engine does
 
 
 def trace_id_of(record: Record) -> bytes:
@@ -48,6 +49,7 @@ def phases(record: Record) -> list[tuple[str, float, float]]:
     """Name, begin and end (UTC epoch s) of what a request went through; each begins where the one before ends."""
     begin, found = record.arrived_at, []
     for name, end in (
+        *([("plugins", begin + record.plugin_time)] if record.plugin_time is not None else []),
         ("queue", record.finished_at if record.dispatched_at is None else record.dispatched_at),
         ("prefill", _end_of_prefill(record)),
         ("decode", record.finished_at if record.first_token_at is not None else None),
@@ -67,7 +69,7 @@ def _end_of_prefill(record: Record) -> float | None:
 
 def _phase(record: Record, whole: Span, phase: tuple[str, float, float]) -> Span:
     name, begin, end = phase
-    place = {"plimsoll.pool": record.pool, "server.address": record.replica if name != "queue" else ""}
+    place = {"plimsoll.pool": record.pool, "server.address": record.replica if name in ENGINES else ""}
     return Span(
         trace_id=whole.trace_id,
         span_id=_digest(whole.span_id, name).to_bytes(8, "big"),

@@ -23,6 +23,7 @@ from plimsoll.load.children import Children, plimsoll
 from plimsoll.requestlog.record import Record
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 from plimsoll.storage.journal import Journal
+from plimsoll.telemetry.otel.spans import phases
 from tests.real.parts import SENDERS, address, gateway, policy_text
 from tests.storage.rows import NOVEMBER, POLICY, record
 
@@ -36,6 +37,15 @@ def row(request_id: int, **changes: object) -> Record:
     """A request below a client's span, in a trace of its own; nothing happened to it."""
     plain = replace(record(request_id), verdicts=(), charge=None, parent_span_id=PARENT, trace_id=f"{request_id:032x}")
     return replace(plain, **changes)
+
+
+def test_plugins_are_a_span_of_their_own() -> None:
+    told = row(9, plugin_time=0.125, plugins="guard:allow")
+    assert told.dispatched_at is not None
+    (first, _, end), (second, begin, _) = phases(told)[:2]
+    assert (first, second, begin) == ("plugins", "queue", end)
+    assert end - told.arrived_at == pytest.approx(0.125, abs=1e-6)
+    assert next(name for name, *_ in phases(row(10))) == "queue"
 
 
 @pytest.fixture

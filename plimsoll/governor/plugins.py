@@ -1,0 +1,30 @@
+"""Which plugins look at a request before it is decided upon: all, or the core ones while its ladder drops the rest."""
+
+from plimsoll.governor.decisions import RunPlugins
+from plimsoll.governor.degradation import DROP_PLUGINS
+from plimsoll.governor.events import Criticality, RequestRead
+from plimsoll.governor.placing import place_of
+from plimsoll.governor.register import Register
+
+
+def plugins_for(register: Register, event: RequestRead) -> RunPlugins:
+    """Whatever the request will meet then: one that will be refused is asked about like any other."""
+    plugins = register.policy.plugins
+    if not drops(register, event.tenant, event.model, event.prompt_tokens, event.criticality):
+        return RunPlugins(event.request_id, tuple([plugin.name for plugin in plugins]))
+    kept = tuple([plugin.name for plugin in plugins if plugin.core])
+    return RunPlugins(event.request_id, kept, tuple([plugin.name for plugin in plugins if not plugin.core]))
+
+
+def drops(register: Register, tenant: str, model: str, prompt_tokens: int, criticality: Criticality) -> bool:
+    """Whether the ladder leaves out what is not core: at its pool's level, or at its tenant's for what is not critical.
+
+    A request that no pool can take now goes by the ladder of the first one of its model.
+    """
+    pool = place_of(register, model, prompt_tokens)[0] or register.any_pool(model)
+    if pool is None or pool.ladder is None:
+        return False
+    level = pool.ladder.level
+    if criticality is not Criticality.CRITICAL:
+        level = max(level, register.account(tenant).level)
+    return pool.ladder.holds(DROP_PLUGINS, level)
