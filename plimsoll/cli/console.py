@@ -3,9 +3,15 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
 
 from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.options import DataDir, Json, Port
@@ -14,7 +20,11 @@ from plimsoll.errors import UsageError
 from plimsoll.gateway.listening import cannot_listen
 
 if TYPE_CHECKING:
+    from plimsoll.console.app import Console
     from plimsoll.console.store import Readers
+
+LOOK_EVERY: Final = 0.5
+"""s between looks at whether the gateway is still there."""
 
 
 def console(
@@ -25,6 +35,8 @@ def console(
     admin: str = "",
     token: Path | None = None,
     json_output: Json = False,
+    parent: Annotated[int | None, Parameter(show=False)] = None,
+    sockets: Annotated[str, Parameter(show=False)] = "",
 ) -> None:
     """Show what Plimsoll knows in a browser: who is in danger, why, when budgets end, how much load is left.
 
@@ -40,14 +52,21 @@ def console(
     admin
         Base URL of the gateway's admin port, for live state: http://127.0.0.1:8001.
     token
-        File with the admin token; default: the one in the directory. Undo and override need it.
+        File with the admin token, which undo and override need; default: $PLIMSOLL_ADMIN_TOKEN, else the one in the
+        directory.
     json_output
         Print READY as one JSON object: url, directory.
+    parent
+        Process id of the gateway that started this one: end when it is gone.
+    sockets
+        Descriptors of listening sockets of that gateway, to serve on, as 5,6.
     """
+    if parent is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which drains and then ends this
     if admin and not admin.startswith(("http://", "https://")):
         raise UsageError(f"--admin {admin}: must be a URL like http://127.0.0.1:8001")
     root = data_directory(directory)
-    given = read_token(token)
+    given = read_token(token) if token else os.environ.get("PLIMSOLL_ADMIN_TOKEN", "")
     from plimsoll.console.app import Console  # noqa: PLC0415 - DuckDB and templates, only where they are needed
     from plimsoll.console.feed import Feed  # noqa: PLC0415 - as above
     from plimsoll.console.guarding import Guard, is_loopback  # noqa: PLC0415 - as above
@@ -58,28 +77,40 @@ def console(
     guard = Guard(host, given, root / "admin.token")
     if not is_loopback(host) and not guard.token:
         raise UsageError(f"--host {host}: only with an admin token, and there is none; name its file with --token")
-    os.nice(5)  # the gateway beside it comes first
-
-    async def serve() -> None:
-        store = Store(root, readers(), Feed(admin, guard.token) if admin else None)
-        served = Console(store, guard)
-        try:
-            bound = await served.listen(host, port)
-        except OSError as error:
-            raise UsageError(cannot_listen(host, port, error, "--port")) from error
-        _say_ready(host, bound, root, json_output=json_output)
-        told = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, told.set)
-        try:
-            await told.wait()
-        finally:
-            await served.close()
-
-    asyncio.run(serve())
+    if parent is None:
+        os.nice(5)  # a gateway on this machine comes first; one that starts this has seen to that
+    served = Console(Store(root, readers(), Feed(admin, guard.token) if admin else None), guard)
+    ready = partial(_say_ready, host, root=root, json_output=json_output)
+    asyncio.run(_serve(served, host, port, ready, parent=parent, sockets=sockets))
 
 
-def _say_ready(host: str, port: int, root: Path, *, json_output: bool) -> None:
+async def _serve(
+    served: "Console", host: str, port: int, ready: Callable[[int], None], *, parent: int | None, sockets: str
+) -> None:
+    try:
+        if sockets:
+            await served.listen_on([socket.socket(fileno=int(number)) for number in sockets.split(",")])
+        else:
+            ready(await served.listen(host, port))
+    except OSError as error:
+        raise UsageError(cannot_listen(host, port, error, "--port")) from error
+    try:
+        await _until_told(parent)
+    finally:
+        await served.close()
+
+
+async def _until_told(parent: int | None) -> None:
+    """Until SIGTERM or Ctrl-C, or until the gateway is gone that started this process: kill -9 tells nobody."""
+    told = asyncio.Event()
+    for number in (signal.SIGTERM,) if parent else (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    while not told.is_set() and parent in {None, os.getppid()}:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), LOOK_EVERY)
+
+
+def _say_ready(host: str, port: int, *, root: Path, json_output: bool) -> None:
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     if json_output:
         from plimsoll.cli.output import print_json  # noqa: PLC0415 - only where it is asked for

@@ -107,22 +107,13 @@ class _Play:
         pace = LLAMACPP_PACE if self._engine is Engine.LLAMACPP else staging.speed
         self._policy = write_policy(path, urls, staging.policy, self._engine, pace)
         line = plimsoll("serve", str(path), "--data", str(self._home), "--port", "0", "--admin-port", "0")
+        line += ["--console", "127.0.0.1:0"]
         ready = self._children.start("gateway", line).ready(READY_WITHIN)
         self._admin_url = _url(ready.partition("admin")[2])
+        self._console_url = _url(ready.rpartition(" console ")[2])
         token = re.search(r"token (\S+)", ready)
         self._token = Path(token[1]) if token else None
         self._replay = self._children.start("replay", self._replay_line(_url(ready), self._policy))
-        self._console_url = self._open_console()
-
-    def _open_console(self) -> str:
-        """Its address; "" where it does not come, which keeps nobody from watching here."""
-        line = plimsoll("console", str(self._home), "--admin", self._admin_url, "--port", "0")
-        line += ["--token", str(self._token)] if self._token else []
-        try:
-            return _url(self._children.start("console", line).ready(READY_WITHIN))
-        except UsageError as error:
-            self._console.print(f"No console: {error}")
-            return ""
 
     def _start_engines(self) -> list[Child]:
         staging = self._staging
@@ -158,7 +149,7 @@ class _Play:
             on_terminal=on_terminal,
             picture=picture,
             note=f"{NOISY} turns noisy from 180 s to 420 s.  ≈: few values yet.  Ctrl-C ends.  {self._home}"
-            + (f"  In a browser: {self._console_url}" if self._console_url else ""),
+            f"  In a browser: {self._console_url}",
         )
 
     def _over(self) -> bool:

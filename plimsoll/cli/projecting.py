@@ -1,9 +1,9 @@
-"""A process beside a gateway (the projector, the exporter): started, watched, started again, ended last."""
+"""A process beside a gateway (projector, exporter, console): started, watched, started again, ended last."""
 
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from plimsoll.storage.projector import give_way
@@ -21,12 +21,18 @@ class Projecting:
         command: Callable[[], list[str]],
         pause: float = PAUSE,
         ended: str = "the projector ended: ledger and request log stand still",
+        kept: Sequence[int] = (),
+        ends_within: float | None = None,
     ) -> None:
-        """`ended`: what to tell when it did."""
+        """`ended`: what to tell when it did. `kept`: descriptors that it inherits. `ends_within`: s from SIGTERM until
+        it is killed; None: never, since it has something to bring to its end.
+        """
         self.process: asyncio.subprocess.Process | None = None
         self._command = command
         self._pause = pause
         self._ended = ended
+        self._kept = tuple(kept)
+        self._ends_within = ends_within
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -35,18 +41,25 @@ class Projecting:
         self._watching = asyncio.create_task(self._watch(self.process))
 
     async def stop(self) -> None:
-        """Let it catch up and end; call when the journal is closed."""
+        """Let it catch up and end; a projector when the journal is closed."""
         if self._watching is None or self.process is None:
             return
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)
         if self.process.returncode is None:
             self.process.terminate()
-            await self.process.wait()
+            try:
+                async with asyncio.timeout(self._ends_within):
+                    await self.process.wait()
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         null = asyncio.subprocess.DEVNULL
-        process = await asyncio.create_subprocess_exec(*self._command(), stdin=null, stdout=sys.stderr)
+        process = await asyncio.create_subprocess_exec(
+            *self._command(), stdin=null, stdout=sys.stderr, pass_fds=self._kept
+        )
         give_way(process.pid)
         return process
 

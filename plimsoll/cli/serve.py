@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from plimsoll.cli.consolebeside import address_of
 from plimsoll.cli.options import Port
 from plimsoll.cli.serving import Settings, serve_until_told
 from plimsoll.errors import UsageError
@@ -31,6 +32,7 @@ def serve(
     tls_key: Path | None = None,
     tls_client_ca: Path | None = None,
     otel: str = "",
+    console: Annotated[str | bool, Parameter(negative="", show_default=False)] = False,
 ) -> None:
     """Serve the OpenAI API in front of the policy's replicas, by the policy's rules.
 
@@ -66,11 +68,12 @@ def serve(
     tls_client_ca
         Take only clients whose certificate one of these authorities has signed (PEM).
     otel
-        Send traces, logs and metrics to this OpenTelemetry collector (http://collector:4318), by a process beside this
-        one; `plimsoll otel --help` tells what, and runs it with more choices.
+        Send traces, logs and metrics to this OpenTelemetry collector, by a process of its own (see `plimsoll otel`).
+    console
+        Show it in a browser, by a process of its own: at 127.0.0.1:8002, or HOST:PORT (see `plimsoll console`).
     """
-    tls = _tls(tls_cert, tls_key, tls_client_ca)
-    _run(Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project, ledger, tls, otel))
+    more = (ledger, _tls(tls_cert, tls_key, tls_client_ca), otel, address_of(console))
+    _run(Settings(policy_file, policy, host, port, admin_host, admin_port, data, writer, project, *more))
 
 
 def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ServingTls | None:

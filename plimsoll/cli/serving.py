@@ -1,4 +1,4 @@
-"""What `plimsoll serve` wires together: gateway, admin port, metrics, the projector beside it, signals."""
+"""What `plimsoll serve` wires together: gateway, admin port, metrics, the processes beside it, signals."""
 
 import asyncio
 import logging
@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from plimsoll.cli.consolebeside import ConsoleBeside
 from plimsoll.cli.projecting import Projecting
 from plimsoll.engine import profiles
 from plimsoll.errors import PlimsollError, PolicyError, UsageError
@@ -59,6 +60,7 @@ class Settings(Struct, frozen=True):
     ledger: str | None = None
     tls: ServingTls | None = None
     otel: str = ""
+    console: tuple[str, int] | None = None  # host and port; None: no console
 
 
 def read_promise(settings: Settings) -> Promise:
@@ -192,7 +194,10 @@ async def serve_until_told(settings: Settings) -> None:
     bookkeeping = Bookkeeping(Inbox(settings.data), journal, clock, app.budgets_reported)
     bookkeeping.look()  # what was decided while nobody served holds from the first request on
     stops = _stops(service)
+    console: ConsoleBeside | None = None
     try:
+        if settings.console is not None:
+            console = await ConsoleBeside.at(settings.console, settings.data)
         port = await app.listen(settings.host, settings.port, settings.tls.context if settings.tls else None)
         try:
             admin_port = await admin.listen(settings.admin_host, settings.admin_port)
@@ -203,7 +208,9 @@ async def serve_until_told(settings: Settings) -> None:
         if settings.otel:
             Place(settings.data).begin(from_start=False)  # however late the exporter comes, it tells what we serve
             await exporting.start()
-        _say_ready(settings, port, admin_port, token_file)
+        if console is not None:
+            await console.start(_admin_url(settings, admin_port))
+        _say_ready(settings, port, admin_port, token_file, console.url if console else "")
         looking = asyncio.create_task(_look(bookkeeping))
         watching = asyncio.create_task(service.watch_clock())
         await stops.wait()
@@ -215,7 +222,7 @@ async def serve_until_told(settings: Settings) -> None:
     finally:
         await admin.close()
         await app.close()
-        await asyncio.gather(projecting.stop(), exporting.stop())
+        await asyncio.gather(projecting.stop(), exporting.stop(), *([console.stop()] if console else []))
 
 
 async def _look(bookkeeping: Bookkeeping) -> None:
@@ -272,13 +279,18 @@ def _token(data: Path) -> tuple[Path, str]:
         return path, token
 
 
-def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path) -> None:
-    host, admin_host = _shown(settings.host), _shown(settings.admin_host)
-    scheme = "https" if settings.tls else "http"
-    sys.stdout.write(
-        f"READY {scheme}://{host}:{port} admin http://{admin_host}:{admin_port} token {token_file.resolve()}\n"
-    )
+def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path, console: str) -> None:
+    url = f"{'https' if settings.tls else 'http'}://{_shown(settings.host)}:{port}"
+    admin = f"http://{_shown(settings.admin_host)}:{admin_port}"
+    more = f" console {console}" if console else ""
+    sys.stdout.write(f"READY {url} admin {admin} token {token_file.resolve()}{more}\n")
     sys.stdout.flush()
+
+
+def _admin_url(settings: Settings, port: int) -> str:
+    """Where a process of this machine finds the admin port, also one that listens on all addresses."""
+    own = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.admin_host, settings.admin_host)
+    return f"http://{_shown(own)}:{port}"
 
 
 def _shown(host: str) -> str:

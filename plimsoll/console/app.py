@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -39,14 +40,24 @@ class Console:
 
     async def listen(self, host: str, port: int) -> int:
         """Listen there (port 0: any free one) and keep the store fresh; returns the port. OSError where it is taken."""
+        runner = await self._start()
+        await web.TCPSite(runner, host, port).start()
+        bound: int = runner.addresses[0][1]
+        return bound
+
+    async def listen_on(self, sockets: Sequence[socket.socket]) -> None:
+        """The same on sockets that somebody else has opened."""
+        runner = await self._start()
+        for each in sockets:
+            await web.SockSite(runner, each).start()
+
+    async def _start(self) -> web.AppRunner:
         app = web.Application(middlewares=[self.guard.middleware], client_max_size=1 << 20)
         app.add_routes(self.routes())
         self._runner = web.AppRunner(app, access_log=None, logger=_log, shutdown_timeout=0.5)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
         self._keeping = asyncio.create_task(self.store.run())
-        bound: int = self._runner.addresses[0][1]
-        return bound
+        return self._runner
 
     async def close(self) -> None:
         """Stop, with whatever runs."""

@@ -20,8 +20,10 @@ from msgspec import Struct
 
 from plimsoll.console.simulated import Side
 from plimsoll.errors import UsageError
+from plimsoll.load.children import die_with_parent
 from plimsoll.policy.yamlreader import reader
 from plimsoll.policy.yamltext import compact
+from plimsoll.storage.projector import give_way
 
 MOST_SEEDS: Final = 8
 MOST_FACTOR: Final = 20.0
@@ -141,7 +143,7 @@ class Job:
             raise UsageError("cancelled")
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "plimsoll", *line, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, start_new_session=True, preexec_fn=_give_way,
+            stderr=asyncio.subprocess.PIPE, start_new_session=True, preexec_fn=_begin,
         )  # fmt: skip
         said, _ = await asyncio.gather(process.stdout.read() if process.stdout else _nothing(), self._listen(process))
         if await process.wait() != 0:
@@ -164,5 +166,7 @@ async def _nothing() -> bytes:
     return b""
 
 
-def _give_way() -> None:
-    os.nice(10)
+def _begin() -> None:
+    """In the new process: let others go first, and end with the console, whatever ends that."""
+    give_way(0)
+    die_with_parent()

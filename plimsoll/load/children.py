@@ -31,7 +31,7 @@ class Child:
             stderr=subprocess.STDOUT,
             env={**os.environ, **(env or {})},
             start_new_session=True,  # Ctrl-C is for the command, which ends its children in order
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one C call, no locks
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one C call, no locks
         )
         self._reader = threading.Thread(target=self._copy, daemon=True)
         self._reader.start()
@@ -71,9 +71,10 @@ class Child:
         self._reader.join(2.0)
 
 
-def _die_with_parent() -> None:
-    """Ask Linux for SIGTERM when the parent dies, even by kill -9."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def die_with_parent() -> None:
+    """For a new process, before it becomes what it is to be: SIGTERM when its parent dies, even by kill -9 (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Children:

@@ -31,7 +31,7 @@ def start(directory: Path, ledger: str | None = None) -> "subprocess.Popen[bytes
 
 
 def give_way(process_id: int) -> None:
-    """Let the gateway go first wherever both want the processor, from the projector's first import on.
+    """Let the gateway go first wherever both want the processor, from a process's first import on (0: this one).
 
     Also where the gateway was started in real time (`chrt`), which its children inherit and niceness does not touch.
     """
