@@ -55,6 +55,11 @@ class AnswerWriter:
             length=length, chunked=self._chunked, keep_alive=client.keep_alive, version=self._version
         )
 
+    def interim(self, head: bytes) -> None:
+        """Send a 1xx head (without the blank line) before it all, to clients that know such (RFC 9110 section 15.2)."""
+        if not self.started and self._version == b"1.1":
+            self._client.write(head + b"\r\n")
+
     @property
     def ends_by_closing(self) -> bool:
         """Whether an orderly close would look like the end of the answer."""

@@ -13,6 +13,7 @@ from plimsoll.gateway.attempts import Attempts
 from plimsoll.gateway.checking import Checking
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Clock, Exchange
+from plimsoll.gateway.hinting import hint
 from plimsoll.gateway.intake import Intake
 from plimsoll.gateway.openai import Body, read_body
 from plimsoll.gateway.plugin import RunPlugins as RunsPlugins
@@ -122,6 +123,7 @@ class Carrier:
         self._timer_at = 0.0
         self._carriers: dict[type, Callable[[Any], None]] = {
             Dispatch: self._dispatch,
+            Enqueue: self._wait,
             RunPlugins: checking.ask,
             Reject: self._turn_away,
             Shed: self._turn_away,
@@ -239,7 +241,7 @@ class Carrier:
     def _dispatch(self, decision: Dispatch) -> None:
         flight = self.flights.get(decision.request_id)
         if flight is None:
-            return
+            return None
         tokens = flight.tokens
         if tokens is None:
             tier = flight.labels.tier or flight.tenant.tier
@@ -247,9 +249,15 @@ class Carrier:
         exchange = flight.exchange
         attempt = self._attempts.attempt(flight, decision, tokens, self._intake.cors(exchange.request))
         if decision.reason is _HEDGED:
-            exchange.hedge(attempt)
-        else:
-            exchange.forward(attempt)
+            return exchange.hedge(attempt)
+        if flight.labels.early_hints:
+            hint(flight, decision)
+        return exchange.forward(attempt)
+
+    def _wait(self, decision: Enqueue) -> None:
+        flight = self.flights.get(decision.request_id)
+        if flight is not None and flight.labels.early_hints:
+            hint(flight, decision)
 
     def _turn_away(self, decision: Reject | Shed | Expire | Fail) -> None:
         flight = self.flights.get(decision.request_id)

@@ -6,7 +6,7 @@ from typing import Final
 from plimsoll.gateway.answer import AnswerWriter, Client, respond
 from plimsoll.gateway.enginehead import AnswerHead
 from plimsoll.gateway.hands import NO_PATH, Answer, Attempt, ClientRequest, Clock, Ended, Hands, Headers, Path, Usage
-from plimsoll.gateway.headers import forwarded_head
+from plimsoll.gateway.headers import forwarded_head, own_head
 from plimsoll.gateway.origin import Upstreams
 from plimsoll.gateway.patience import Patience
 from plimsoll.gateway.reading import Reading, engine_fault
@@ -62,13 +62,11 @@ class HttpExchange:
         if self._state != WAITING:
             return
         self._state, self.phase = DISPATCHED, _CONNECT
-        self._attempt = attempt
+        self._attempt, self._reading, self._retried_stale = attempt, None, False
         self._patience.attempt(self._clock())
-        self._reading, self._retried_stale = None, False
         origin = self._upstreams.origin(attempt.replica)
         self._head = forwarded_head(self.request, attempt, origin.host, origin.prefix)
-        upstream = origin.take()
-        if upstream is None:
+        if (upstream := origin.take()) is None:
             self._dial = origin.dial(self)
         else:
             self._send(upstream)
@@ -76,6 +74,11 @@ class HttpExchange:
     def hedge(self, attempt: Attempt) -> None:
         """Send it to a second replica too: `hedging` does that."""
         raise NotImplementedError
+
+    def hint(self, fields: Headers) -> None:
+        """Tell the client that before its answer; see `Exchange`."""
+        if self._state != OVER:
+            self._writer.interim(own_head(103, fields, b""))
 
     def evict(self, reason: Reason) -> None:
         """End it after dispatch: the engine's connection is closed and `ended` is called within this call."""
@@ -117,9 +120,8 @@ class HttpExchange:
         """The dialled connection stands."""
         if self._state == DISPATCHED and self._dial is not None:
             self._dial = None
-            self._send(upstream)
-            return
-        upstream.abort()
+            return self._send(upstream)
+        return upstream.abort()
 
     def not_connected(self) -> None:
         """Dialling failed."""
@@ -128,9 +130,9 @@ class HttpExchange:
             self._attempt_failed(Reason.CONNECT_FAILED)
 
     def interim(self, head: AnswerHead) -> None:
-        """A 1xx answer of the engine goes on to clients that know such answers (RFC 9110 section 15.2)."""
-        if self.request.version == b"1.1" and self._attempt is not None and not self._writer.started:
-            self._client.write(head.lines(self._attempt.drop_answer_headers, ()) + b"\r\n")
+        """A 1xx answer of the engine goes on."""
+        if self._attempt is not None:
+            self._writer.interim(head.lines(self._attempt.drop_answer_headers, ()))
 
     def received(self, upstream: UpstreamConnection, body: bytes) -> None:
         """More of the engine's answer. This is the path that every event takes."""
@@ -186,8 +188,7 @@ class HttpExchange:
         head, attempt = upstream.head, self._attempt
         if head is None or attempt is None:
             return None
-        fault = engine_fault(head.status)
-        if fault is not None:
+        if (fault := engine_fault(head.status)) is not None:
             self._attempt_failed(fault, head.retry_after)
             return None
         reading = Reading(head, attempt)
@@ -196,8 +197,7 @@ class HttpExchange:
 
     def _announce(self, head: AnswerHead, attempt: Attempt, reading: Reading) -> None:
         """The client's head waits for the first body bytes."""
-        self._status = head.status
-        self._reading = reading
+        self._status, self._reading = head.status, reading
         lines = head.lines(attempt.drop_answer_headers, attempt.add_answer_headers)
         if not head.has_date:
             lines += self._client.date()

@@ -16,6 +16,7 @@ class Flight:
         "body",
         "endpoint",
         "exchange",
+        "hinted",
         "labels",
         "left",
         "opened",
@@ -37,6 +38,7 @@ class Flight:
         self.arrival: RequestArrived | None = None  # None: the governor has not been told
         self.tokens: TokenClock | None = None  # made at the first dispatch
         self.opened = False  # the journal knows of it
+        self.hinted = ""  # what its client was told before its answer that is taken from it
         self.why_not = ""  # what a plugin says, for the client alone
         self.left = False  # the client went while the body was being read off the loop
 

@@ -9,6 +9,7 @@ request:
       exchange.answer(...)            the driver answers by itself: refusals, /healthz …  (the exchange is over), or
       exchange.forward(attempt)       it goes to a replica
         hands.attempt_failed(...)     no byte has reached the client: forward again or answer, now or later
+      exchange.hint(fields)           the client is told something before its answer
       exchange.hedge(attempt)         a second replica is tried beside the first, until either shows a token
         hands.hedge_failed(...)       the second came to nothing
         hands.first_token(...)        before that token is passed on
@@ -201,6 +202,9 @@ class Exchange(Protocol):
 
     def hedge(self, attempt: Attempt) -> None:
         """Send it to a second replica beside the first, as long as no byte has reached the client."""
+
+    def hint(self, fields: Headers) -> None:
+        """Tell an HTTP/1.1 client that before its answer (103), as long as no byte of that has been sent."""
 
     def evict(self, reason: Reason) -> None:
         """End it after dispatch: the engine's connection is closed and `ended` is called within this call."""

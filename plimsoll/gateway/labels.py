@@ -19,12 +19,13 @@ CAUSE: Final = b"x-plimsoll-cause"
 CRITICALITY: Final = b"x-plimsoll-criticality"
 SESSION: Final = b"x-plimsoll-session"
 DEADLINE: Final = b"x-plimsoll-deadline-ms"  # from arrival
+EARLY_HINTS: Final = b"x-plimsoll-early-hints"  # 1: it knows 103 from an answer
 REQUEST_ID: Final = b"x-request-id"
 TRACEPARENT: Final = b"traceparent"
 BAGGAGE: Final = b"baggage"
 BAGGAGE_CAUSE: Final = b"plimsoll.cause"
 BAGGAGE_UPSTREAM: Final = b"plimsoll.upstream_ms"
-OURS: Final = frozenset({TIER, CAUSE, CRITICALITY, SESSION, DEADLINE, UPSTREAM, SIGNATURE, HOP})
+OURS: Final = frozenset({TIER, CAUSE, CRITICALITY, SESSION, DEADLINE, EARLY_HINTS, UPSTREAM, SIGNATURE, HOP})
 
 LONGEST: Final = 128  # characters of a label, session or client request id that are kept
 LABEL = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
@@ -50,6 +51,7 @@ class ClientLabels:
         "continues_trace",
         "criticality",
         "deadline_at",
+        "early_hints",
         "parent_span_id",
         "session",
         "tier",
@@ -66,6 +68,7 @@ class ClientLabels:
         self.client_request_id = ""
         self.criticality = Criticality.CRITICAL
         self.deadline_at = inf
+        self.early_hints = False
         self.upstream_time: float | None = None
         self.upstream_trust = UpstreamTrust.NONE
         self.trace_id = ""
@@ -112,6 +115,10 @@ def _read_ours(labels: ClientLabels, fields: Mapping[bytes, bytes], arrived_at: 
             expected = ", ".join(name.decode() for name in CRITICALITIES)
             raise BadHeader(f"header {CRITICALITY.decode()}: expected one of {expected}, got {_shown(value)}")
         labels.criticality = criticality
+    if (value := fields.get(EARLY_HINTS)) is not None:
+        if value not in (b"0", b"1"):
+            raise BadHeader(f"header {EARLY_HINTS.decode()}: expected 1 or 0, got {_shown(value)}")
+        labels.early_hints = value == b"1"
     if DEADLINE in fields:
         labels.deadline_at = arrived_at + _milliseconds(fields, DEADLINE)
 

@@ -30,6 +30,7 @@ class Enqueue(Struct, frozen=True, gc=False, tag=True):
     request_id: int
     tier: str
     reason: Reason  # why it must wait
+    degraded: str = ""  # what was taken from it; "": nothing
 
 
 class Dispatch(Struct, frozen=True, gc=False, tag=True):

@@ -70,7 +70,7 @@ class Dispatcher:
             self._take_turn(pool, request, at)
         if request.state == QUEUED:
             reason = _SATURATED if holds(pool, at) else _POOL_FULL
-            self.outbox.decisions.append(Enqueue(request.id, request.tier_name, reason))
+            self.outbox.decisions.append(Enqueue(request.id, request.tier_name, reason, request.degraded))
             for waited_for in pool.replicas:
                 if waited_for.paced:
                     self._watch_prompts(waited_for)

@@ -87,6 +87,7 @@ class RememberedExchange:
         self.running = False  # an attempt is under way
         self.saw_token = False
         self.attempts: list[Attempt] = []
+        self.hints: list[dict[bytes, bytes]] = []
         self.answered: tuple[int, dict[bytes, bytes], bytes] | None = None
         self._world = world
 
@@ -105,6 +106,9 @@ class RememberedExchange:
         if self.running and not self.saw_token:
             self.attempts.append(attempt)
             self._world.log.append("hedge")
+
+    def hint(self, fields: Headers) -> None:
+        self.hints.append(dict(fields))
 
     def evict(self, reason: Reason) -> None:
         if self.running:

@@ -100,6 +100,9 @@ class LiveExchange:
     def hedge(self, attempt: Attempt) -> None:
         raise AssertionError(f"nobody is hedged here: {attempt.replica}")
 
+    def hint(self, fields: Headers) -> None:
+        raise AssertionError(f"nobody asked for hints: {fields}")
+
     def evict(self, reason: Reason) -> None:
         raise AssertionError(f"nobody is evicted here: {reason}")
 
