@@ -3,9 +3,12 @@
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from plimsoll.diagnosis.enginesignals import States
-from plimsoll.diagnosis.visits import FIELDS, MORE_FIELDS, Visits
+from plimsoll.diagnosis.visits import FIELDS, MORE_FIELDS, Visits, texts_of
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
@@ -19,12 +22,20 @@ def visits_between(connection: duckdb.DuckDBPyConnection, since: float, until: f
     bounds = [f"arrived_at >= {since!r}"] if since > float("-inf") else []
     bounds += [f"arrived_at < {until!r}"] if until < float("inf") else []
     where = f"WHERE {' AND '.join(bounds)}" if bounds else ""
-    columns: dict[str, Any] = connection.execute(
+    table = connection.sql(
         f"""SELECT {", ".join((*FIELDS, *MORE_FIELDS))},
             {BROKE} AS broke
         FROM requests {where}"""
-    ).fetchnumpy()
-    return Visits(columns)
+    ).to_arrow_table()
+    return Visits({name: _column(table.column(name)) for name in table.column_names})
+
+
+def _column(values: pa.ChunkedArray) -> Any:
+    """As `Visits` wants it: texts by codes, numbers with NaN where unknown."""
+    if pa.types.is_string(values.type):
+        coded = pc.fill_null(values, "").combine_chunks().dictionary_encode()
+        return texts_of(coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64))
+    return values.to_numpy()
 
 
 def states_between(connection: duckdb.DuckDBPyConnection, since: float, until: float) -> States:

@@ -4,164 +4,117 @@ An engine with chunked prefill takes prompts in order, up to a token budget a st
 a step, the step-time model says how long that step and the full ones before it took, and a step cannot begin before
 the one before it has ended. Nothing is simulated: the instants are those that were seen, the model only divides the
 time between them.
+
+Most prompts are alone and whole in their step: those are columns. Where prompts share a step, or one fills several,
+steps are laid one by one (`sharedsteps.py`).
 """
 
-from math import inf
 from typing import Final
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from plimsoll.diagnosis.modelsteps import decode_steps, whole_prompt_steps
+from plimsoll.diagnosis.sharedsteps import Groups, Prompts, SharedSteps
 from plimsoll.diagnosis.visits import Floats, Ints
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.engine.steptime import StepTime
 
 SAME_STEP: Final = 2e-3
 """First tokens that come within so many s of each other are of one step: they are sent one after the other."""
 
 
-class Prompt:
-    """One prompt on its way through a replica: `began_at`, `own` and `others` are what is found."""
+class Steps(Struct, frozen=True):
+    """Steps with prompts in them in order of time, and of each the shares of its prompts.
 
-    __slots__ = ("began_at", "cached", "dispatched_at", "first_at", "left", "others", "own", "tenant")
+    `began_at` and `own` are of the prompts as they were given: the start of its first step, and s that its steps would
+    have taken without other prompts.
+    """
 
-    def __init__(self, tenant: int, dispatched_at: float, first_at: float, cached: int, tokens: int) -> None:
-        self.tenant = tenant
-        self.dispatched_at = dispatched_at
-        self.first_at = first_at
-        self.cached = cached
-        self.left = tokens  # not computed yet
-        self.began_at = inf  # start of its first step
-        self.own = 0.0  # s that its steps would have taken without other prompts
-        self.others = 0.0  # s by which other prompts made them longer
-
-
-Chunk = tuple[Prompt, int, int]
-"""A prompt, tokens of it in a step, tokens of it computed before."""
+    ended_at: Floats
+    took: Floats
+    full: NDArray[np.bool_]  # no prompt more could have gone into it
+    share_at: Floats  # end of the step
+    extra: Floats  # s by which this prompt made it longer
+    busy: Floats  # s of it, by tokens
+    tenant: Ints
+    began_at: Floats
+    own: Floats
 
 
-class Step:
-    """One step with prompts in it, beside `num_seqs` decoding requests that hold `context` KV tokens."""
-
-    __slots__ = ("alone", "chunks", "context", "ended_at", "num_seqs", "tokens", "took")
-
-    def __init__(self, chunks: list[Chunk], num_seqs: int, context: int) -> None:
-        self.chunks = chunks
-        self.num_seqs = num_seqs
-        self.context = context
-        self.tokens = 0  # of prompts
-        self.took = 0.0  # s
-        self.alone = 0.0  # s that the same step would have taken without any prompt
-        self.ended_at = 0.0
-
-
-class Prefills:
-    """The steps of one replica, in order, found from the prompts in order of their first tokens."""
-
-    def __init__(
-        self, profile: EngineProfile, prompts: list[Prompt], num_seqs: Floats, context: Floats, pace: Floats
-    ) -> None:
-        """`num_seqs` and `context`: the decoding requests and their KV tokens just before each first token.
-
-        `pace`: how many times longer than the model says steps took then.
-        """
-        self._times = StepTime(profile)
-        self._pace = 1.0
-        self._budget = profile.max_batched_tokens
-        self.steps: list[Step] = []
-        starts = [i for i in range(len(prompts)) if i == 0 or prompts[i].first_at - prompts[i - 1].first_at > SAME_STEP]
-        groups = [
-            sorted(prompts[start:end], key=lambda prompt: prompt.dispatched_at)
-            for start, end in zip(starts, [*starts[1:], len(prompts)], strict=True)
-        ]
-        for number, (start, group) in enumerate(zip(starts, groups, strict=True)):
-            following = groups[number + 1][0] if number + 1 < len(groups) else None
-            self._pace = float(pace[start])
-            self._place(group, following, prompts[start].first_at, int(num_seqs[start]), int(context[start]))
-
-    def is_full(self, step: Step) -> bool:
-        """Whether no prompt more could have gone into it."""
-        return step.tokens + step.num_seqs >= self._budget
-
-    def _place(self, group: list[Prompt], following: Prompt | None, ended_at: float, seqs: int, context: int) -> None:
-        """Lay the steps of prompts that ended together back to back, the last one ending at `ended_at`."""
-        queue, steps = list(group), []
-        while queue:
-            steps.append(self._step(queue, seqs, context))
-        if following is not None:
-            self._fill(steps[-1], following, ended_at)
-        before = self.steps[-1].ended_at if self.steps else -inf
-        total, span = sum(step.took for step in steps), ended_at - before
-        scale = min(1.0, span / total) if total > 0.0 else 1.0  # the model may take too long, the clock may not
-        at = ended_at
-        for step in reversed(steps):
-            step.took *= scale
-            step.alone = min(step.alone, step.took)
-            step.ended_at = at
-            at -= step.took
-            self._share(step)
-        self.steps += steps
-
-    def _step(self, queue: list[Prompt], num_seqs: int, context: int) -> Step:
-        room = max(1, self._budget - num_seqs)
-        step = Step([], num_seqs, context)
-        while queue and room > 0:
-            prompt = queue[0]
-            room -= self._take(step, prompt, min(room, prompt.left))
-            if prompt.left == 0:
-                queue.pop(0)
-        step.alone = self._pace * self._times.decode(num_seqs, context) if num_seqs else 0.0
-        step.took = self._duration(step, step.chunks)
-        return step
-
-    def _fill(self, last: Step, following: Prompt, ended_at: float) -> None:
-        """What room a step has left goes to the next prompt, if that was there already and is too long for it."""
-        room = self._budget - last.num_seqs - last.tokens
-        if 0 < room < following.left and following.dispatched_at < ended_at - last.took:
-            self._take(last, following, room)
-            last.took = self._duration(last, last.chunks)
-
-    @staticmethod
-    def _take(step: Step, prompt: Prompt, tokens: int) -> int:
-        step.chunks.append((prompt, tokens, prompt.cached))
-        step.tokens += tokens
-        prompt.left -= tokens
-        prompt.cached += tokens
-        return tokens
-
-    def _duration(self, step: Step, chunks: list[Chunk]) -> float:
-        tokens, work, history = 0, 0.0, 0
-        for _, chunk, before in chunks:
-            tokens += chunk
-            work += chunk * (before + chunk / 2)
-            history += chunk * before
-        took = self._times.mixed(tokens, len(chunks), step.num_seqs, step.context, work, history / tokens)
-        return self._pace * took
-
-    def _share(self, step: Step) -> None:
-        """Tell each prompt of a step what of it was its own."""
-        began, took = step.ended_at - step.took, step.took
-        is_shared = len(step.chunks) > 1
-        whole = self._duration(step, step.chunks) if is_shared else 1.0
-        for chunk in step.chunks:
-            own = took * min(1.0, self._duration(step, [chunk]) / whole) if is_shared else took
-            prompt = chunk[0]
-            prompt.own += own
-            prompt.others += took - own
-            prompt.began_at = min(prompt.began_at, began)
+def prefill_steps(profile: EngineProfile, prompts: Prompts) -> Steps:
+    """The steps of one replica; `prompts` in order of their first tokens."""
+    groups, order = _groups(prompts)
+    alone = _as_if_alone(profile, groups)
+    shared = SharedSteps(profile, groups)
+    is_shared = (groups.sizes > 1) | (alone.tokens > groups.room(profile)) | alone.fills_next(groups, profile)
+    for number in np.flatnonzero(is_shared).tolist():
+        following = number
+        while shared.lay(following):  # it took up tokens of the next one, whose own steps are then fewer
+            following += 1
+            is_shared[following] = True
+    found = _merged(profile, groups, alone, shared, np.flatnonzero(~is_shared))
+    given = np.empty(order.size, np.int64)
+    given[order] = np.arange(order.size)
+    return msgspec.structs.replace(found, began_at=found.began_at[given], own=found.own[given])
 
 
-def arrays(steps: list[Step]) -> tuple[Floats, Floats, Ints, Floats]:
-    """One entry for each prompt in each step: the step's end, s it made the step longer, its tenant, s of the step."""
-    num = sum(len(step.chunks) for step in steps)
-    ends, extra, busy = np.zeros(num), np.zeros(num), np.zeros(num)
-    tenants: NDArray[np.int64] = np.zeros(num, np.int64)
-    place = 0
-    for step in steps:
-        tokens = step.tokens
-        for prompt, chunk, _ in step.chunks:
-            ends[place], tenants[place] = step.ended_at, prompt.tenant
-            extra[place] = (step.took - step.alone) * chunk / tokens
-            busy[place] = step.took * chunk / tokens
-            place += 1
-    return ends, extra, tenants, busy
+def _groups(prompts: Prompts) -> tuple[Groups, Ints]:
+    """Prompts whose first tokens came together, by dispatch; and where each of these was before."""
+    starts = np.flatnonzero(np.diff(prompts.first_at, prepend=-np.inf) > SAME_STEP)
+    sizes = np.diff(np.append(starts, prompts.first_at.size))
+    order = np.lexsort((prompts.dispatched_at, np.repeat(np.arange(starts.size), sizes)))
+    ended_at = prompts.first_at[starts]
+    before = np.concatenate(([-np.inf], ended_at[:-1]))
+    batch = (prompts.num_seqs[starts], prompts.context[starts], prompts.pace[starts])
+    return Groups(prompts.take(order), starts, sizes, ended_at, before, *batch), order
+
+
+class _Alone(Struct, frozen=True):
+    """Each group's first prompt, were it alone and whole in one step."""
+
+    tokens: Ints
+    dispatched_at: Floats
+    took: Floats  # s of the step
+    without: Floats  # s of it without the prompt
+
+    def fills_next(self, groups: Groups, profile: EngineProfile) -> NDArray[np.bool_]:
+        """Whether there was room for some of the next prompt, which was there already and too long for it."""
+        left = groups.room(profile) - self.tokens
+        fills = np.zeros(left.size, bool)
+        waits = self.dispatched_at[1:] < (groups.ended_at - self.took)[:-1]
+        fills[:-1] = (left[:-1] > 0) & (left[:-1] < self.tokens[1:]) & waits
+        return fills
+
+
+def _as_if_alone(profile: EngineProfile, groups: Groups) -> _Alone:
+    first = groups.prompts.take(groups.starts)
+    took = groups.pace * whole_prompt_steps(profile, first.tokens, first.cached, groups.num_seqs, groups.context)
+    without = groups.pace * decode_steps(profile, groups.num_seqs, groups.context)
+    return _Alone(first.tokens, first.dispatched_at, took, without)
+
+
+def _merged(profile: EngineProfile, groups: Groups, alone: _Alone, shared: SharedSteps, single: Ints) -> Steps:
+    """Steps of prompts that are alone, and those that were laid one by one, in order of time."""
+    ended_at, rows = groups.ended_at[single], groups.starts[single]
+    took = np.minimum(alone.took[single], ended_at - groups.before[single])  # the model may err, the clock may not
+    full = alone.tokens[single] + groups.num_seqs[single] >= profile.max_batched_tokens
+    began_at, own = shared.began_at, shared.own
+    began_at[rows], own[rows] = ended_at - took, took
+    extra = took - np.minimum(alone.without[single], took)
+    more_ends, more_took, more_full = shared.steps()
+    ends, lasted = np.concatenate((ended_at, more_ends)), np.concatenate((took, more_took))
+    order = np.lexsort((lasted, ends))
+    share_at, more_extra, more_busy, more_tenants = shared.shares()
+    return Steps(
+        ended_at=ends[order],
+        took=lasted[order],
+        full=np.concatenate((full, more_full))[order],
+        share_at=np.concatenate((ended_at, share_at)),
+        extra=np.concatenate((extra, more_extra)),
+        busy=np.concatenate((took, more_busy)),
+        tenant=np.concatenate((groups.prompts.tenant[rows], more_tenants)),
+        began_at=began_at,
+        own=own,
+    )

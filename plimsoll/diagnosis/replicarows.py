@@ -2,10 +2,13 @@
 
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from plimsoll.diagnosis.curves import LinearSum, Running
-from plimsoll.diagnosis.prefills import Prefills, Prompt, arrays
+from plimsoll.diagnosis.modelsteps import decode_steps
+from plimsoll.diagnosis.prefills import Steps, prefill_steps
+from plimsoll.diagnosis.sharedsteps import Prompts
 from plimsoll.diagnosis.timeparts import COLUMN, Part, TimeParts
 from plimsoll.diagnosis.visits import Floats, Ints, Visits
 from plimsoll.engine.profile import EngineProfile
@@ -49,14 +52,14 @@ class ReplicaRows:
         if not self.rows.size:
             return
         pace = np.ones(self.rows.size)
-        prompts, prefills, decode, longer, gap = self._divide(pace)
+        steps, decode, longer, gap = self._divide(pace)
         pace = self._pace(decode, longer, gap)
         if (np.abs(pace - 1.0) > PACE_MATTERS).any():
             pace = np.where(np.abs(pace - 1.0) > PACE_MATTERS, pace, 1.0)
-            prompts, prefills, decode, longer, gap = self._divide(pace)
-        began = np.minimum(self.first, np.maximum(self.dispatched, np.array([p.began_at for p in prompts])))
-        own = np.minimum(np.array([p.own for p in prompts]), self.first - began)
-        queue, pressure = self._waits(began, prefills)
+            steps, decode, longer, gap = self._divide(pace)
+        began = np.minimum(self.first, np.maximum(self.dispatched, steps.began_at))
+        own = np.minimum(steps.own, self.first - began)
+        queue, pressure = self._waits(began, steps)
         before = np.maximum(0.0, self.first - began - own)
         longer = np.minimum(longer, self.span)
         full = self._kv_usage(self.first + self.span / 2) >= KV_FULL
@@ -72,7 +75,7 @@ class ReplicaRows:
             found.seconds[r, COLUMN[part]] = values
         found.modelled[r] = True
         found.pace[r] = pace
-        self._crowd(found.crowded, prefills, began, before)
+        self._crowd(found.crowded, steps, began, before)
 
     def _first_tokens(self) -> Floats:
         """As seen; of answers that came whole, back from their end at the usual pace."""
@@ -86,28 +89,37 @@ class ReplicaRows:
 
     # Steps.
 
-    def _divide(self, pace: Floats) -> tuple[list[Prompt], Prefills, Floats, Floats, Floats]:
+    def _divide(self, pace: Floats) -> tuple[Steps, Floats, Floats, Floats]:
         """The steps with prompts, and of the time after the first token: decode, longer by prompts, one long gap."""
-        prompts, prefills = self._prefills(pace)
-        ends, extra, _, _ = arrays(prefills.steps)
-        longer = Running(ends, extra).between(self.first, self.ended)
+        steps = self._steps(pace)
+        longer = Running(steps.share_at, steps.extra).between(self.first, self.ended)
         usual = self.usual_gap * pace
         decode = np.minimum(self.num_gaps * usual, np.maximum(0.0, self.span - self.client))
         left = np.maximum(0.0, self.span - decode - longer - self.client)
         longest = np.nan_to_num(self.visits.itl_max[self.rows])
         chunk = self.times.mixed(self.profile.max_batched_tokens, 1, 1, 1024, 0.0, 0.0)
         stalled = longest > STALL_FACTOR * np.maximum(usual, chunk)  # a whole budget of prompts is no stall
-        return prompts, prefills, decode, longer, np.where(stalled, np.minimum(left, longest - usual), 0.0)
+        return steps, decode, longer, np.where(stalled, np.minimum(left, longest - usual), 0.0)
 
-    def _prefills(self, pace: Floats) -> tuple[list[Prompt], Prefills]:
+    def _steps(self, pace: Floats) -> Steps:
+        """Those with prompts in them; what is found of each prompt in the order of the rows."""
         v, r = self.visits, self.rows
-        columns = (v.tenant.codes[r], self.dispatched, self.first, np.maximum(0, v.cached[r]), v.uncached[r])
-        prompts = [Prompt(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+        just_before = self.first - 1e-6
+        prompts = Prompts(
+            tenant=v.tenant.codes[r],
+            dispatched_at=self.dispatched,
+            first_at=self.first,
+            cached=np.maximum(0, v.cached[r]),
+            tokens=v.uncached[r],
+            num_seqs=self.seqs.at(just_before).astype(np.int64),
+            context=self.context.at(just_before).astype(np.int64),
+            pace=pace,
+        )
         order = np.argsort(self.first, kind="stable")
-        just_before = self.first[order] - 1e-6
-        members = [prompts[index] for index in order.tolist()]
-        seqs, context = self.seqs.at(just_before), self.context.at(just_before)
-        return prompts, Prefills(self.profile, members, seqs, context, pace[order])
+        found = prefill_steps(self.profile, prompts.take(order))
+        place = np.empty(order.size, np.int64)
+        place[order] = np.arange(order.size)
+        return msgspec.structs.replace(found, began_at=found.began_at[place], own=found.own[place])
 
     def _usual_gap(self) -> Floats:
         """Mean s between tokens of each row as the model has it, over the steps that its decoding saw."""
@@ -123,9 +135,8 @@ class ReplicaRows:
 
     def _step_at(self, when: Floats) -> Floats:
         """What a step without prompts takes at each instant; 0.0 where nobody decodes."""
-        seqs, context = np.rint(self.seqs.at(when)).tolist(), self.context.at(when).tolist()
-        decode = self.times.decode
-        return np.array([decode(int(b), int(c)) if b > 0 else 0.0 for b, c in zip(seqs, context, strict=True)])
+        seqs = np.rint(self.seqs.at(when)).astype(np.int64)
+        return decode_steps(self.profile, seqs, self.context.at(when).astype(np.int64))
 
     def _pace(self, decode: Floats, longer: Floats, gap: Floats) -> Floats:
         """How many times longer than the model says steps took around each row's decoding."""
@@ -146,15 +157,13 @@ class ReplicaRows:
 
     # Waiting in the engine.
 
-    def _waits(self, began: Floats, prefills: Prefills) -> tuple[Floats, Floats]:
+    def _waits(self, began: Floats, steps: Steps) -> tuple[Floats, Floats]:
         """Waiting for its turn, and, while steps had room for its prompt, for blocks (not for a place).
 
         Its turn could not come before the step that ran at its dispatch had ended, nor in steps that were full.
         """
         waited = began - self.dispatched
-        ends = np.array([step.ended_at for step in prefills.steps])
-        starts = ends - np.array([step.took for step in prefills.steps])
-        full = np.array([prefills.is_full(step) for step in prefills.steps], bool)
+        ends, starts, full = steps.ended_at, steps.ended_at - steps.took, steps.full
         place = np.minimum(np.searchsorted(ends, self.dispatched), len(ends) - 1)
         in_step = (starts[place] <= self.dispatched) & (self.dispatched <= ends[place])
         turn = np.where(in_step, ends[place] - self.dispatched, self._step_at(self.dispatched))
@@ -173,9 +182,9 @@ class ReplicaRows:
         held: Floats = np.maximum(told, (self.prompts.at(when) + self.answers.at(when)) / capacity)
         return held
 
-    def _crowd(self, crowded: Floats, prefills: Prefills, began: Floats, before: Floats) -> None:
+    def _crowd(self, crowded: Floats, steps: Steps, began: Floats, before: Floats) -> None:
         """Whose prompts a row waited behind, and whose made its steps longer."""
-        ends, extra, tenants, busy = arrays(prefills.steps)
+        ends, extra, tenants, busy = steps.share_at, steps.extra, steps.tenant, steps.busy
         mine = self.visits.tenant.codes[self.rows]
         for tenant in np.unique(tenants):
             his = tenants == tenant

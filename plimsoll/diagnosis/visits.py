@@ -50,7 +50,10 @@ class Visits:
     """Rows in order of arrival. `ended_at` is the last token's instant where there is one, else the row's end."""
 
     def __init__(self, columns: dict[str, Any]) -> None:
-        """`columns`: each of FIELDS, and `broke`, as a sequence of equal length, None or NaN where unknown."""
+        """`columns`: each of FIELDS, and `broke`, as a sequence of equal length, None or NaN where unknown.
+
+        Texts may come as `Texts`.
+        """
         order = np.argsort(np.asarray(columns["arrived_at"], np.float64), kind="stable")
         self.num = len(order)
         self.request_id: Ints = np.asarray(columns["request_id"], np.int64)[order]
@@ -121,22 +124,31 @@ def visits_of(records: Iterable[Record]) -> Visits:
 
 
 def _floats(values: Any, order: Ints) -> Floats:
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)
-    elif isinstance(values, list):
+    if isinstance(values, list):
         values = [np.nan if value is None else value for value in values]
     return np.asarray(values, np.float64)[order]
 
 
 def _counts(values: Any, order: Ints) -> Ints:
-    if isinstance(values, np.ma.MaskedArray):
-        values = values.filled(-1)
-    elif isinstance(values, list):
+    if isinstance(values, list):
         values = [-1 if value is None else value for value in values]
-    return np.asarray(values).astype(np.int64)[order]
+    counts = np.asarray(values)
+    if counts.dtype.kind == "f":
+        counts = np.where(np.isnan(counts), -1.0, counts)
+    return counts.astype(np.int64)[order]
 
 
-def _texts(values: Sequence[Any], order: Ints) -> Texts:
-    plain = np.asarray([str(value) for value in values], dtype=object)[order]
-    names, codes = np.unique(plain, return_inverse=True) if plain.size else (np.array([], object), np.array([], int))
-    return Texts(tuple(str(name) for name in names), codes.astype(np.int64))
+def _texts(values: Sequence[Any] | Texts, order: Ints) -> Texts:
+    if isinstance(values, Texts):
+        return Texts(values.names, values.codes[order])
+    seen: dict[str, int] = {}
+    found = np.fromiter((seen.setdefault(str(value), len(seen)) for value in values), np.int64, len(values))
+    return texts_of(list(seen), found[order])
+
+
+def texts_of(names: Sequence[str], codes: Ints) -> Texts:
+    """Texts in the order of the alphabet, from names that are each there once, in any order."""
+    ranked = sorted(range(len(names)), key=names.__getitem__)
+    place = np.empty(len(names), np.int64)
+    place[ranked] = np.arange(len(names))
+    return Texts(tuple([names[index] for index in ranked]), place[codes] if len(names) else codes)
