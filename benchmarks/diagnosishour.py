@@ -28,7 +28,7 @@ pools: [{{name: chat, model: m, engine: vllm, profile: rtxpro6000-llama8b, repli
 scheduling: {{order: fcfs, routing: least_requests, tiers_matter: false, reserve_kv: false}}
 """  # noqa: E501 - one line a tier
 USUAL = "prompt: {median: 700, sigma: 0.8}, output: {median: 180, sigma: 0.7}"
-LONG = "prompt: {median: 16000, sigma: 0.2}, output: {median: 180, sigma: 0.7}"
+LONG = "prompt: {median: 8000, sigma: 0.2}, output: {median: 180, sigma: 0.7}"
 
 
 def simulate(out: Path) -> None:
@@ -37,7 +37,7 @@ def simulate(out: Path) -> None:
     people = ", ".join(f"{{name: {name}, tier: {tier}}}" for tier, name in names)
     urls = ", ".join(f'"http://r{number}"' for number in range(NUM_REPLICAS))
     lines = [f"  - {{name: {name}, rate: {RATE}, {USUAL}}}" for _, name in names[:-1]]
-    changed = [f"{{at: 30min, rate: {RATE * 1.2}, {LONG}}}", f"{{at: 45min, rate: {RATE}, {USUAL}}}"]
+    changed = [f"{{at: 30min, rate: {RATE * 2.2}, {LONG}}}", f"{{at: 40min, rate: {RATE}, {USUAL}}}"]
     lines.append(f"  - {{name: {names[-1][1]}, rate: {RATE}, {USUAL}, changes: [{', '.join(changed)}]}}")
     with tempfile.TemporaryDirectory() as home:
         policy, traffic = Path(home, "policy.yaml"), Path(home, "traffic.yaml")
