@@ -5,11 +5,9 @@ compares. Runs on every request, so requests of one tenant, quarter of arrival a
 knows their period once.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
-
-from msgspec.structs import astuple
 
 from plimsoll.governor.settlement import spend
 from plimsoll.ledger.booking import excepted, is_late, late, window_of
@@ -19,7 +17,6 @@ from plimsoll.ledger.sessions import Sessions, entries_of
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.codec import Note, Open, RowKind, decode_note, decode_open
 from plimsoll.slo.budget import period_of
-from plimsoll.slo.verdict import Judgement
 from plimsoll.storage.periods import QUARTER, period_for, zone_of
 from plimsoll.storage.policies import decode_policy
 from plimsoll.storage.reader import Row
@@ -28,13 +25,15 @@ from plimsoll.storage.rows import (
     ENTRIES_NOTE,
     POLICY_NOTE,
     Brief,
-    decode_brief,
+    RawBrief,
+    brief_of_posted,
     decode_decision,
     decode_entries,
+    decode_posted,
 )
+from plimsoll.storage.tallies import Names, Tallied, Tally, tallied, tallied_row, tallies_of
 
 NOBODY: Final = Policy()
-_CENSORED: Final = Judgement.CENSORED
 _SETTLE: Final = int(RowKind.SETTLE)
 _NOTE: Final = int(RowKind.NOTE)
 
@@ -68,37 +67,19 @@ class Move(NamedTuple):
     minute: int  # of the instant at which the request ended, UTC epoch s ÷ 60
 
 
-class _Tally:
-    """Counts of one objective."""
-
-    __slots__ = ("bad", "censored", "good", "objective", "requests")
-
-    def __init__(self, objective: str) -> None:
-        self.objective = objective
-        self.good = self.bad = self.censored = self.requests = 0
-
-
 class _Slot:
     """Requests that are booked alike."""
 
-    __slots__ = ("exception", "late", "minute", "period", "policy", "tallies", "tenant", "tier", "zone")
+    __slots__ = ("counts", "exception", "late", "minute", "period", "policy", "tenant", "tier", "zone")
 
-    def __init__(self, brief: Brief, policy: Policy, exception: str) -> None:
+    def __init__(self, brief: Brief | RawBrief, policy: Policy, exception: str) -> None:
         self.tenant, self.tier, self.policy = brief.tenant, brief.tier, brief.policy_version
         self.minute = int(brief.finished_at // 60)
         self.period = period_for(brief.arrived_at, brief.tenant, policy)
         self.zone = zone_of(brief.tenant, policy)
         self.exception = exception
         self.late = is_late(self.period, self.zone, brief.finished_at)
-        self.tallies: list[_Tally] = []
-
-    def tally_of(self, objective: str) -> _Tally:
-        """Its counts of that objective."""
-        for tally in self.tallies:
-            if tally.objective == objective:
-                return tally
-        self.tallies.append(tally := _Tally(objective))
-        return tally
+        self.counts: defaultdict[Names, int] = defaultdict(int)
 
 
 class Batch:
@@ -109,7 +90,6 @@ class Batch:
         agents' runs that go on where the stretch begins; a batch that is not posted has spoilt them."""
         self.start = self.end = start
         self.num_settled = 0
-        self.last_at = 0.0  # when the last request of it ended
         self.good: Counter[JudgedKey] = Counter()
         self.bad: Counter[JudgedKey] = Counter()
         self.censored: Counter[JudgedKey] = Counter()  # requests
@@ -124,36 +104,49 @@ class Batch:
 
     def take(self, rows: Iterable[Row], max_rows: int, until: int | None = None) -> "Batch":
         """Sum up to that many rows, none that ends beyond offset `until`."""
-        watching = self.sessions.watching
-        for num, (_, end, kind, payload) in enumerate(rows, 1):
-            if until is not None and end > until:
+        sessions, count = self.sessions, self._count
+        watching = sessions.watching
+        end, num_settled = self.end, 0
+        for num, (_, behind, kind, payload) in enumerate(rows, 1):
+            if until is not None and behind > until:
                 break
             if kind == _SETTLE:
-                brief, entries = decode_brief(payload)
-                self.settled(brief, entries)
+                posted = decode_posted(payload)
+                brief = posted.brief
+                if brief is None:
+                    self.settled(brief_of_posted(posted), posted.entries)
+                else:
+                    num_settled += 1
+                    count(brief, tallied_row(bytes(brief.verdicts)), posted.entries)
+                    if brief.turn is not None or sessions.due:
+                        self._went_on(brief)
             elif kind == _NOTE:
                 self._noted(decode_note(payload))
-                watching = self.sessions.watching
+                watching = sessions.watching
             elif watching:
                 self._opened(decode_open(payload))
-            self.end = end
+            end = behind
             if num >= max_rows:
                 break
+        self.end = end
+        self.num_settled += num_settled
         self.sum_up()
         return self
 
     def settled(self, brief: Brief, entries: tuple[Entry, ...]) -> None:
         """Count one settlement; `sum_up` makes it part of the sums."""
         self.num_settled += 1
-        finished_at = brief.finished_at
-        if finished_at > self.last_at:  # noqa: PLR1730 - a call costs more
-            self.last_at = finished_at
-        self._count(brief, entries)
+        self._count(brief, tallied(brief.verdicts), entries)
+        if brief.turn is not None or self.sessions.due:
+            self._went_on(brief)
+
+    def _went_on(self, brief: Brief | RawBrief) -> None:
+        """A request that ended may belong to a run, and the log's time went on."""
         if brief.turn is not None:
             self.passed(brief.arrived_at)
             self.sessions.settled(brief.tenant, brief.policy_version, brief.turn)
         if self.sessions.due:
-            self.passed(finished_at)
+            self.passed(brief.finished_at)
 
     def passed(self, at: float) -> None:
         """The log's time goes on to that instant: runs that are over by then are counted like requests."""
@@ -162,7 +155,7 @@ class Batch:
             period, zone = period_for(over.arrived_at, over.tenant, policy), zone_of(over.tenant, policy)
             verdicts = () if over.verdict is None else (over.verdict,)
             brief = Brief(over.tenant, over.tier, over.policy, over.arrived_at, over.known_at, verdicts)
-            self._count(brief, spend(over.tenant, verdicts, period))
+            self._count(brief, tallied(verdicts), spend(over.tenant, verdicts, period))
             booked = period_of(over.known_at, zone) if is_late(period, zone, over.known_at) else period
             self._move(entries_of(over, booked), int(over.known_at // 60))
 
@@ -170,31 +163,22 @@ class Batch:
         self.passed(opened.arrived_at)
         self.sessions.opened(opened.tenant, opened.session, opened.request_id, opened.arrived_at)
 
-    def _count(self, brief: Brief, entries: tuple[Entry, ...]) -> None:
-        tenant, tier, version, arrived_at, finished_at, verdicts, _ = astuple(brief)
+    def _count(self, brief: Brief | RawBrief, adds: Tallied, entries: tuple[Entry, ...]) -> None:
+        tenant, version, arrived_at, finished_at = (
+            brief.tenant,
+            brief.policy_version,
+            brief.arrived_at,
+            brief.finished_at,
+        )
         policy = self._policies.get(version, NOBODY)
-        exceptions = policy.budget.exceptions
-        exception = window_of(arrived_at, tenant, exceptions) if exceptions else ""
-        key = (tenant, tier, version, arrived_at // QUARTER, finished_at // 60, exception)
+        windows = policy.budget.exceptions
+        exception = window_of(arrived_at, tenant, windows) if windows else ""
+        key = (tenant, brief.tier, version, arrived_at // QUARTER, finished_at // 60, exception)
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = _Slot(brief, policy, exception)
-        tallies = slot.tallies
-        num_tallies = len(tallies)
-        place = 0
-        for verdict in verdicts:
-            good, bad = verdict.num_good, verdict.num_bad
-            if good or bad:
-                objective = verdict.objective
-                tally = tallies[place] if place < num_tallies else None
-                if tally is None or tally.objective != objective:
-                    tally = slot.tally_of(objective)
-                tally.good += good
-                tally.bad += bad
-                tally.requests += 1
-                place += 1
-            elif verdict.judgement is _CENSORED:
-                slot.tally_of(verdict.objective).censored += 1
+        names, counts = adds
+        slot.counts[names] += counts
         if entries:
             if slot.late:
                 entries = late(entries, finished_at, slot.zone)
@@ -207,17 +191,21 @@ class Batch:
         for slot in self._slots.values():
             if slot.late:
                 continue
-            for tally in slot.tallies:
-                key = JudgedKey(slot.tenant, tally.objective, slot.tier, slot.policy, slot.period, slot.exception)
-                self.good[key] += tally.good
-                self.bad[key] += tally.bad
-                self.censored[key] += tally.censored
-                self.requests[key] += tally.requests
-                if not slot.exception and tally.requests:
-                    minute = Minute(slot.tenant, tally.objective, slot.minute)
-                    good, bad = self.minutes.get(minute, (0, 0))
-                    self.minutes[minute] = (good + tally.good, bad + tally.bad)
+            for names, counts in slot.counts.items():
+                for tally in tallies_of(names, counts):
+                    self._add(slot, tally)
         self._slots.clear()
+
+    def _add(self, slot: _Slot, tally: Tally) -> None:
+        key = JudgedKey(slot.tenant, tally.objective, slot.tier, slot.policy, slot.period, slot.exception)
+        self.good[key] += tally.good
+        self.bad[key] += tally.bad
+        self.censored[key] += tally.censored
+        self.requests[key] += tally.requests
+        if not slot.exception and tally.requests:
+            minute = Minute(slot.tenant, tally.objective, slot.minute)
+            good, bad = self.minutes.get(minute, (0, 0))
+            self.minutes[minute] = (good + tally.good, bad + tally.bad)
 
     def _noted(self, note: Note) -> None:
         self.passed(note.at)

@@ -31,7 +31,7 @@ def grant_of(counts: Iterable[tuple[JudgedKey, int]], policies: Mapping[str, Pol
     weighed by what each policy granted.
     """
     judged: list[Judged] = []
-    allowed = shared = Fraction(0)
+    parts: list[tuple[Judged, Fraction]] = []
     for key, num in counts:
         if key.exception:
             continue
@@ -40,9 +40,17 @@ def grant_of(counts: Iterable[tuple[JudgedKey, int]], policies: Mapping[str, Pol
         if policy is None or target is None:
             continue
         judged.append(Judged(num, target))
-        allowed += num * (1 - target)
-        shared += num * (1 - target) * policy.service.shared_pool
-    return grant_to_date(judged, shared / allowed if allowed else Fraction(0))
+        parts.append((judged[-1], policy.service.shared_pool))
+    return grant_to_date(judged, _shared(parts))
+
+
+def _shared(parts: list[tuple[Judged, Fraction]]) -> Fraction:
+    """The shared part of a grant. Mostly there is one, and no fractions need to be multiplied."""
+    if len({part for _, part in parts}) == 1:
+        return parts[0][1]
+    allowed = [num * (1 - target) for (num, target), _ in parts]
+    shared = [each * part for each, (_, part) in zip(allowed, parts, strict=True)]
+    return sum(shared, Fraction(0)) / sum(allowed) if any(allowed) else Fraction(0)
 
 
 def target_of(policy: Policy, key: JudgedKey) -> Fraction | None:

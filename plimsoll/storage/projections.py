@@ -22,7 +22,9 @@ from plimsoll.storage.ledger import LedgerDatabase
 from plimsoll.storage.reader import first_offset, read_rows, sync_range
 from plimsoll.storage.requestlog import RequestLog
 
-BATCH_ROWS: Final = 20_000
+BATCH_ROWS: Final = 40_000
+"""Most rows of one transaction: a fifth of a second's work. What it costs beside its rows (grants, balances, recent
+minutes) is much the same for half as many."""
 PAUSE: Final = 0.3
 """s between looks at a log that has nothing new, so that no projection is more than 1 s behind."""
 T = TypeVar("T")

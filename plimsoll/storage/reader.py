@@ -16,7 +16,8 @@ from plimsoll.requestlog.codec import RowKind
 from plimsoll.storage.frames import HEADER, MAGIC, Break, frame_at
 from plimsoll.storage.segment import ARCHIVED, HEADER_BYTES, SegmentHeader, all_segments, base_of, read_header
 
-CHUNK: Final = 1024 * 1024
+CHUNK: Final = 256 * 1024
+"""Bytes read at a time: what is checked here is decoded while it is still in the processor's cache."""
 CONTENT: Final = frozenset({int(RowKind.OPEN), int(RowKind.SETTLE), int(RowKind.NOTE)})
 _SEAL: Final = int(RowKind.SEAL)
 

@@ -69,10 +69,24 @@ class _Settled(Struct, frozen=True, array_like=True):
     entries: tuple[Entry, ...]
 
 
-class _Posted(Struct, frozen=True, array_like=True):
+class RawBrief(Struct, frozen=True, array_like=True, gc=False):
+    """A `Brief` of a row whose verdicts are still bytes: most rows have the same ones."""
+
+    tenant: str
+    tier: str
+    policy_version: str
+    arrived_at: float
+    finished_at: float
+    verdicts: msgspec.Raw
+    turn: Turn | None = None
+
+
+class Posted(Struct, frozen=True, array_like=True, gc=False):
+    """A settlement's row as the books read it."""
+
     record: msgspec.Raw
     entries: tuple[Entry, ...]
-    brief: Brief | None = None  # rows of the first versions have none
+    brief: RawBrief | None = None  # rows of the first versions have none
 
 
 class Unlogged(Struct, frozen=True):
@@ -84,7 +98,7 @@ class Unlogged(Struct, frozen=True):
 
 
 _settled_decoder: Final = msgspec.msgpack.Decoder(_Settled)
-_posted_decoder: Final = msgspec.msgpack.Decoder(_Posted)
+_posted_decoder: Final = msgspec.msgpack.Decoder(Posted)
 _record_decoder: Final = msgspec.msgpack.Decoder(Record)
 _decision_decoder: Final = msgspec.msgpack.Decoder(Decided)
 _checkpoint_decoder: Final = msgspec.msgpack.Decoder(Checkpoint)
@@ -104,11 +118,13 @@ def encode_settle(settle: Settle) -> bytes:
     return encode((settle.record, settle.entries, brief_of(settle.record)))
 
 
-def decode_brief(data: bytes | memoryview) -> tuple[Brief, tuple[Entry, ...]]:
-    """What the books need of a settlement, and its entries."""
-    posted = _posted_decoder.decode(data)
-    brief = posted.brief
-    return (brief_of(_record_decoder.decode(posted.record)) if brief is None else brief), posted.entries
+decode_posted: Final = _posted_decoder.decode
+"""What the books need of a settlement's row; bound once, since it runs on every row."""
+
+
+def brief_of_posted(posted: Posted) -> Brief:
+    """The brief of a row of the first versions, from its record."""
+    return brief_of(_record_decoder.decode(posted.record))
 
 
 def decode_decision(data: bytes | memoryview) -> Decided:
