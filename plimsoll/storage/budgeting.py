@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from sqlalchemy.exc import OperationalError
+
 from plimsoll.errors import PlimsollError
 from plimsoll.governor import recording
 from plimsoll.ledger.accounts import Owner
@@ -18,6 +20,7 @@ from plimsoll.ledger.promise import Promises
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
 from plimsoll.storage.budgetminute import Minute, assess
+from plimsoll.storage.database import told
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.knowing import Knowledge
@@ -112,15 +115,23 @@ class MinuteHand:
         self._clock = clock
         self._say = say
         self._minute = -1
-        self._may_decide = False
+        self._may_decide = self._failed = False
         self._trouble = ""
 
+    @property
+    def due(self) -> bool:
+        """Whether another minute has begun since the last one was assessed."""
+        return int(self._clock() // EVERY) != self._minute
+
     def before(self) -> None:
-        """Call before the projector catches up."""
+        """Call before the projector catches up, never while `after` runs."""
         self._may_decide = self._keeper.may_decide
 
     def after(self) -> None:
-        """Call when it has: the minute is assessed, unless it was."""
+        """Call when it has, in any thread: the minute is assessed, unless it was.
+
+        Where the database is away, whoever follows the log says so and waits; only what fails again is told from here.
+        """
         at = self._clock()
         minute = int(at // EVERY)
         if minute == self._minute:
@@ -134,6 +145,12 @@ class MinuteHand:
         except OSError as error:
             self._tell(f"budgets stand still: {error}")
             return
+        except OperationalError as error:
+            if self._failed:
+                self._tell(f"budgets stand still: the ledger: {told(error)}")
+            self._failed = True
+            return
+        self._failed = False
         self._minute = minute
         self._trouble = ""
         policy = self._keeper.policy

@@ -15,6 +15,7 @@ from sqlalchemy.schema import Table
 
 from plimsoll.errors import LedgerAway, SchemaTooNew, UsageError
 
+_READING: Final = "plimsoll_reading"
 BUSY_TIMEOUT: Final = 30.0
 """s to wait for another process that is writing to the same SQLite file."""
 
@@ -51,12 +52,19 @@ def upsert(connection: Connection, table: Table) -> Any:
     return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
 
 
+def only_reading(connection: Connection) -> Connection:
+    """The same connection before its first statement, which then sees the database as of one instant."""
+    if connection.dialect.name == "postgresql":
+        return connection.execution_options(isolation_level="REPEATABLE READ")
+    return connection.execution_options(**{_READING: True})
+
+
 def _sqlite(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         connect_args={"timeout": BUSY_TIMEOUT, "isolation_level": None, "check_same_thread": False},
         poolclass=QueuePool,  # one connection stays open: each last one that closes writes the whole WAL back
-        pool_size=1,
+        pool_size=2,  # one posts, one assesses
     )
 
     @event.listens_for(engine, "connect")
@@ -68,7 +76,9 @@ def _sqlite(path: Path) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")  # a writer from the start: never a deadlock between two readers
+        # A writer from the start: never a deadlock between two that first read.
+        reads = connection.get_execution_options().get(_READING, False)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
     return engine
 

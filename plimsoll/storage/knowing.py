@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 import msgspec
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.actions import Action, Override
@@ -28,6 +28,7 @@ from plimsoll.storage.tables import balances, decisions, entries, granted, hours
 KEPT_HOURS: Final = 70 * 24
 KEPT_MINUTES: Final = 7 * 60
 _row: Final = msgspec.msgpack.Decoder(Row)
+ROWS_AT_ONCE: Final = 10_000
 Counts = dict[int, tuple[int, int]]
 
 
@@ -148,16 +149,12 @@ class Knowledge:
     def _follow(self, connection: Connection, at: float) -> None:
         """Read what was counted since the last time; the newest hour and minutes may have grown."""
         seen = self._seen_at
-        hour = int(at // 3600) - KEPT_HOURS if seen is None else int(seen // 3600) - 1
-        minute = int(at // 60) - KEPT_MINUTES if seen is None else int(seen // 60) - 5
-        for table, column, least, kept in (
-            (hours, hours.c.hour, hour, self._hours),
-            (minutes, minutes.c.minute, minute, self._minutes),
-        ):
-            key = (table.c.tenant, table.c.objective, column)
-            query = select(*key, func.sum(table.c.num_good), func.sum(table.c.num_bad)).where(column >= least)
-            for tenant, objective, when, good, bad in connection.execute(query.group_by(*key)):
-                kept[Owner(tenant, objective)][when] = (int(good) + int(bad), int(bad))
+        if seen is None:
+            self._hours = _all_since(connection, hours, hours.c.hour, int(at // 3600) - KEPT_HOURS)
+            self._minutes = _all_since(connection, minutes, minutes.c.minute, int(at // 60) - KEPT_MINUTES)
+        else:
+            _renew(connection, hours, hours.c.hour, int(seen // 3600) - 1, self._hours)
+            _renew(connection, minutes, minutes.c.minute, int(seen // 60) - 5, self._minutes)
         if seen is None or int(seen // 3600) != int(at // 3600):
             _forget(self._hours, int(at // 3600) - KEPT_HOURS)
             _forget(self._minutes, int(at // 60) - KEPT_MINUTES)
@@ -198,6 +195,36 @@ class Knowledge:
             decisions.c.kind == DecisionKind.POOL.value, decisions.c.at >= period_bounds(period, zone)[0]
         )
         return int(connection.execute(query).scalar_one())
+
+
+def _all_since(connection: Connection, table: Table, column: Column[int], least: int) -> defaultdict[Owner, Counts]:
+    """Everything counted from then on. In the table's own order, and added up here: a quarter of the work of sorting
+    and summing two million rows in the database."""
+    kept: defaultdict[Owner, Counts] = defaultdict(dict)
+    columns = (table.c.tenant, table.c.objective, column, table.c.num_good, table.c.num_bad)
+    query = select(*columns).where(column >= least).order_by(*table.primary_key.columns)
+    name, counts = ("", ""), Counts()
+    for rows in connection.execute(query).partitions(ROWS_AT_ONCE):
+        for tenant, objective, when, good, bad in rows:
+            if (tenant, objective) != name:
+                name = (tenant, objective)
+                counts = kept[Owner(tenant, objective)]
+            if when in counts:  # in another log, too
+                judged, before = counts[when]
+                counts[when] = (judged + good + bad, before + bad)
+            else:
+                counts[when] = (good + bad, bad)
+    return kept
+
+
+def _renew(
+    connection: Connection, table: Table, column: Column[int], least: int, kept: defaultdict[Owner, Counts]
+) -> None:
+    """Replace what was counted from then on."""
+    key = (table.c.tenant, table.c.objective, column)
+    query = select(*key, func.sum(table.c.num_good), func.sum(table.c.num_bad)).where(column >= least)
+    for tenant, objective, when, good, bad in connection.execute(query.group_by(*key)):
+        kept[Owner(tenant, objective)][when] = (int(good) + int(bad), int(bad))
 
 
 def last_told(connection: Connection) -> float | None:

@@ -21,7 +21,7 @@ from plimsoll.policy.policy import Policy
 from plimsoll.slo.runs import Turn
 from plimsoll.storage import tables
 from plimsoll.storage.batch import Batch, JudgedKey
-from plimsoll.storage.database import engine_of, upsert
+from plimsoll.storage.database import engine_of, only_reading, upsert
 from plimsoll.storage.grants import Account
 from plimsoll.storage.posting import Posting, learn_policies
 
@@ -71,9 +71,9 @@ class LedgerDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection for questions, all of them answered as of one instant."""
+        """A connection for questions, all of them answered as of one instant. Nobody who writes waits for it."""
         with self._engine.connect() as connection:
-            yield connection
+            yield only_reading(connection)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

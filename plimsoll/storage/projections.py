@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -14,6 +15,7 @@ from plimsoll.ledger.sessions import Sessions
 from plimsoll.policy.policy import Policy
 from plimsoll.storage.archive import archive
 from plimsoll.storage.batch import Batch
+from plimsoll.storage.beside import Beside
 from plimsoll.storage.budgeting import BudgetKeeper, Listener, MinuteHand
 from plimsoll.storage.database import told
 from plimsoll.storage.datadir import DataDirectory, Lock
@@ -139,19 +141,25 @@ class Follower:
         with projections:
             keeper = BudgetKeeper(DataDirectory(directory), projections.books)
             hand = MinuteHand(keeper, time.time, self._say, self._listener)
-            hand.before()
-            archiving = 0.0
-            while not self._stopped():
-                advance = self._try(projections.advance)
-                if advance is None:
-                    time.sleep(self._pause * 3)
-                elif not advance.more:
-                    self._try(hand.after)
-                    archiving = self._archive(projections, keeper.policy, archiving)
-                    time.sleep(self._pause)
-                    hand.before()
+            with closing(Beside()) as beside:
+                self._follow(projections, keeper, hand, beside)
             if self._try(projections.catch_up) is None:
                 self._say("ended before it had caught up: the next one will")
+
+    def _follow(self, projections: Projections, keeper: BudgetKeeper, hand: MinuteHand, beside: Beside) -> None:
+        """Where budgets are many a minute's assessment reads and forecasts for seconds: the log goes on meanwhile."""
+        archiving = 0.0
+        while not self._stopped():
+            if idle := beside.idle:
+                hand.before()
+            advance = self._try(projections.advance)
+            if advance is None:
+                time.sleep(self._pause * 3)
+            elif not advance.more:
+                if idle and hand.due:
+                    beside.start(hand.after)
+                archiving = self._archive(projections, keeper.policy, archiving)
+                time.sleep(self._pause)
 
     def _archive(self, projections: Projections, policy: Policy | None, before: float) -> float:
         """Look once a minute; the instant of the last look."""
