@@ -1,7 +1,8 @@
 """Unit tests of a policy's Prometheus rules, for `promtool test rules`.
 
 For each burn rule: an injected fault that burns twice as fast as the rule allows fires it, its end resolves it, and
-healthy traffic, no traffic and too little traffic leave it silent.
+healthy traffic, no traffic and too little traffic leave it silent. Faults of all objectives with one window share a
+test, one after the other: each must fire its own alert, and not its neighbours'.
 """
 
 from collections.abc import Iterator
@@ -20,51 +21,75 @@ _EVENTS: Final = 10_000
 """Judged events a step, so that chance plays no part."""
 _STEPS: Final = 5
 """Samples in a short window."""
+_ANYBODY: Final = 'tenant="anybody",tier="any"'
+_APART: Final = 2
+"""Samples from one fault to the next: one fires within that time."""
 
 
 def tests_of(policy: Policy, rule_file: str) -> dict[str, Any]:
     """A test file, as plain values, for the rules in `rule_file` (beside it)."""
-    tests = [test for tier in policy.tiers for objective in tier.objectives for test in _of(policy, tier, objective)]
     return {
         "rule_files": [rule_file],
         "evaluation_interval": f"{EVERY // 60}m",
-        "tests": [*tests, *(_tail(name) for name in TIMES)],
+        "tests": [*_faults(policy), *_quiet(policy), _tail()],
     }
 
 
-def _of(policy: Policy, tier: Tier, objective: Objective) -> Iterator[dict[str, Any]]:
-    for burn in burns(policy, objective):
-        yield _fault(policy, tier, burn)
-    yield _blip(policy, tier, burns(policy, objective)[0])
-    yield _silence(policy, tier, burns(policy, objective)[0])
+def _faults(policy: Policy) -> Iterator[dict[str, Any]]:
+    alike: dict[tuple[str, str], list[_Fault]] = {}
+    for tier in policy.tiers:
+        for objective in tier.objectives:
+            for burn in burns(policy, objective):
+                found = alike.setdefault((burn.long, burn.short), [])
+                found.append(_Fault(policy, tier, burn, len(found)))
+    for (long, _), found in alike.items():
+        yield {
+            "name": f"a fault of each objective in its turn fires its own alert over {long}, its end resolves it",
+            "interval": f"{found[0].step}s",
+            "input_series": [series for fault in found for series in fault.series()],
+            "promql_expr_test": [expected for fault in found for expected in fault.expected()],
+        }
+
+
+def _quiet(policy: Policy) -> Iterator[dict[str, Any]]:
+    for tier in policy.tiers:
+        for objective in tier.objectives:
+            first = burns(policy, objective)[0]
+            yield _blip(policy, tier, first)
+            yield _silence(policy, tier, first)
 
 
 def _tenant(policy: Policy, tier: Tier) -> str:
     return next((tenant.name for tenant in policy.tenants if tenant.tier == tier.name), "anybody")
 
 
-def _fault(policy: Policy, tier: Tier, burn: Burn) -> dict[str, Any]:
+class _Fault:
     """Healthy for a short window, a fault for two and more, healthy for two: what came before is no traffic.
 
-    The fault is so bad that over all three the ratio is above the limit.
+    The fault is so bad that over all three the ratio is above the limit. Each of several begins `_APART` later than the
+    one before, which has fired by then, with a tenant of its own.
     """
-    tenant = _tenant(policy, tier)
-    step = _step(burn)
-    bad = _EVENTS * min(1.0, float(4 * burn.limit))
-    late = ceil(2 * EVERY / step)  # groups may see each other's values one evaluation late
-    stages = [(_STEPS, 0.0), (2 * _STEPS + late, bad), (2 * _STEPS + 2 * late, 0.0)]
-    fault_at, end_at = _STEPS * step, (3 * _STEPS + late) * step
-    resolved_at = end_at + (_STEPS + late) * step + EVERY
-    return {
-        "name": f"{tier.name} {burn.objective.name}: a fault fires the alert over {burn.long}, its end resolves it",
-        "interval": f"{step}s",
-        "input_series": _series(tenant, tier, burn.objective, stages),
-        "promql_expr_test": [
-            _firing(tenant, tier, burn, fault_at, fires=False),
-            _firing(tenant, tier, burn, end_at, fires=True),
-            _firing(tenant, tier, burn, resolved_at, fires=False),
-        ],
-    }
+
+    def __init__(self, policy: Policy, tier: Tier, burn: Burn, number: int) -> None:
+        self.step = _step(burn)
+        self._tenant, self._tier, self._burn = f"{_tenant(policy, tier)}-{number + 1}", tier, burn
+        self._waits = _APART * number
+        self._late = ceil(2 * EVERY / self.step)  # groups may see each other's values one evaluation late
+
+    def series(self) -> list[dict[str, Any]]:
+        """What is counted."""
+        bad = _EVENTS * min(1.0, float(4 * self._burn.limit))
+        stages = [(_STEPS, 0.0), (2 * _STEPS + self._late, bad), (2 * _STEPS + 2 * self._late, 0.0)]
+        made = _series(self._tenant, self._tier, self._burn.objective, stages)
+        return [each | {"values": "_ " * self._waits + each["values"]} for each in made]
+
+    def expected(self) -> Iterator[dict[str, Any]]:
+        """Its alert is silent when the fault begins, fires at its end, and is silent again."""
+        fault_at = (self._waits + _STEPS) * self.step
+        end_at = fault_at + (2 * _STEPS + self._late) * self.step
+        resolved_at = end_at + (_STEPS + self._late) * self.step + EVERY
+        for at, fires in ((fault_at, False), (end_at, True), (resolved_at, False)):
+            yield _firing(self._tenant, self._tier, self._burn, at, fires=fires)
 
 
 def _blip(policy: Policy, tier: Tier, burn: Burn) -> dict[str, Any]:
@@ -164,33 +189,39 @@ def _firing(tenant: str, tier: Tier, burn: Burn, at: int, *, fires: bool) -> dic
     return _expect(alert, at, [{"labels": "{}", "value": 1}] if fires else [])
 
 
-def _tail(name: str) -> dict[str, Any]:
-    """Nine of ten are quick; the tenth takes 32 times as long, later as long as the others."""
-    who = 'tenant="anybody",tier="any"'
+def _tail() -> dict[str, Any]:
+    """Nine of ten are quick; the tenth takes 32 times as long, later as long as the others. All times alike."""
+    return {
+        "name": f"P99 ÷ P50 above {ALARMING} opens a ticket; no traffic is silent and no number",
+        "interval": f"{EVERY // 60}m",
+        "input_series": [series for name in TIMES for series in _tail_series(name)],
+        "promql_expr_test": [expected for name in TIMES for expected in _tail_expected(name)],
+    }
+
+
+def _tail_series(name: str) -> list[dict[str, Any]]:
     metric = f"plimsoll_{name}_seconds"
     quick = "0+90x24 2250+100x24 4750x24"
     every = "0+100x24 2500+100x24 5000x24"
-    series = [
-        {"series": f'{metric}_bucket{{{who},le="0.5"}}', "values": "0x74"},
-        {"series": f'{metric}_bucket{{{who},le="1"}}', "values": quick},
-        {"series": f'{metric}_bucket{{{who},le="16"}}', "values": quick},
-        {"series": f'{metric}_bucket{{{who},le="32"}}', "values": every},
-        {"series": f'{metric}_bucket{{{who},le="+Inf"}}', "values": every},
-        {"series": f"{metric}_count{{{who}}}", "values": every},
+    return [
+        {"series": f'{metric}_bucket{{{_ANYBODY},le="0.5"}}', "values": "0x74"},
+        {"series": f'{metric}_bucket{{{_ANYBODY},le="1"}}', "values": quick},
+        {"series": f'{metric}_bucket{{{_ANYBODY},le="16"}}', "values": quick},
+        {"series": f'{metric}_bucket{{{_ANYBODY},le="32"}}', "values": every},
+        {"series": f'{metric}_bucket{{{_ANYBODY},le="+Inf"}}', "values": every},
+        {"series": f"{metric}_count{{{_ANYBODY}}}", "values": every},
     ]
-    alert = f'count(ALERTS{{alertname="{TAIL_ALERT}",alertstate="firing",{who},time="{name}"}})'
-    return {
-        "name": f"P99 ÷ P50 of {name} above {ALARMING} opens a ticket; no traffic is silent and no number",
-        "interval": f"{EVERY // 60}m",
-        "input_series": series,
-        "promql_expr_test": [
-            _expect(alert, 24 * EVERY, [{"labels": "{}", "value": 1}]),
-            _expect(alert, 48 * EVERY, []),
-            _expect(alert, 72 * EVERY, []),
-            _expect(f'plimsoll:tail_ratio{{time="{name}"}}', 72 * EVERY, []),
-            _expect(f"plimsoll:{name}_seconds:p50", 72 * EVERY, []),
-        ],
-    }
+
+
+def _tail_expected(name: str) -> list[dict[str, Any]]:
+    alert = f'count(ALERTS{{alertname="{TAIL_ALERT}",alertstate="firing",{_ANYBODY},time="{name}"}})'
+    return [
+        _expect(alert, 24 * EVERY, [{"labels": "{}", "value": 1}]),
+        _expect(alert, 48 * EVERY, []),
+        _expect(alert, 72 * EVERY, []),
+        _expect(f'plimsoll:tail_ratio{{time="{name}"}}', 72 * EVERY, []),
+        _expect(f"plimsoll:{name}_seconds:p50", 72 * EVERY, []),
+    ]
 
 
 def _expect(expr: str, at: int, samples: list[dict[str, Any]]) -> dict[str, Any]:
