@@ -21,8 +21,8 @@ MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
     "adapters admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
-    "governor hedgebudget hedging keeping lifecycle limits lines months outliers placing plugins pool predicting "
-    "preferring prefill prefiller prefilling prefixes promises promptfloors queueing register replicas "
+    "governor hedgebudget hedging keeping lifecycle limits lines matrix months outliers placing plugins pool "
+    "predicting preferring prefill prefiller prefilling prefixes promises promptfloors queueing register replicas "
     "request routing saturation settlement shedding slotline stepclock tenants tiers timers turns upkeep"
 )
 SIM = (

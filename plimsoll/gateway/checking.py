@@ -47,6 +47,7 @@ class Checking:
                 arrival.model,
                 arrival.prompt_tokens,
                 arrival.criticality,
+                arrival.tier,
             )
         )
 

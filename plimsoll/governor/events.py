@@ -64,6 +64,7 @@ class RequestRead(Struct, frozen=True, gc=False, tag=True):
     model: str
     prompt_tokens: int
     criticality: Criticality = Criticality.CRITICAL
+    tier: str = ""  # asked for by header; "": the tenant's own
 
 
 class RequestArrived(Struct, frozen=True, gc=False, tag=True):

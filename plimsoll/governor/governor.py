@@ -38,7 +38,8 @@ from plimsoll.governor.events import (
 from plimsoll.governor.hedging import Hedging
 from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, RECEIVED, STATES
 from plimsoll.governor.limits import hold, queue_is_full, refused_by, withdraw
-from plimsoll.governor.placing import degrade, is_sheddable, place_of, refused_label, reserve
+from plimsoll.governor.matrix import place
+from plimsoll.governor.placing import degrade, is_sheddable, refused_label, reserve
 from plimsoll.governor.plugins import plugins_for
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefill import SAMPLED
@@ -95,8 +96,7 @@ class Governor:
             self._finished(cast(RequestFinished, event))
         else:
             self._rarer(kind, event)
-        wake_at = self._timers.wake_at()
-        if wake_at != inf:
+        if (wake_at := self._timers.wake_at()) != inf:
             decisions.append(WakeAt(wake_at))
         return decisions
 
@@ -125,7 +125,7 @@ class Governor:
         account = request.account
         if self._is_refused(request):
             return
-        pool, refusal = place_of(self.register, request.model, request.prompt_tokens)
+        pool, refusal = place(self.register, request, at)
         if refusal is not None or pool is None:
             reason = Reason.NO_REPLICA if refusal is None else refusal.reason
             self._endings.reject(request, reason, "" if refusal is None else refusal.detail, at)

@@ -11,8 +11,9 @@ from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Reject
 from plimsoll.governor.degradation import BATCH_OF_ONE
 from plimsoll.governor.events import RequestArrived
 from plimsoll.governor.governor import Governor
-from plimsoll.governor.placing import degrade, place_of, refused_label, reserve
-from plimsoll.governor.plugins import drops
+from plimsoll.governor.matrix import place
+from plimsoll.governor.pathplaces import classes_step, plugins_step
+from plimsoll.governor.placing import degrade, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import UNLIMITED, Replica
@@ -93,8 +94,10 @@ def look(register: Register, request: Request, at: float) -> Seen:
         return seen
     seen.note("tenant", account.name, f"weight {account.weight:g} in its tier, {account.num_open} requests open")
     _look_at_tier(register, request, seen)
-    _look_at_plugins(register, request, seen)
-    pool, refusal = place_of(register, request.model, request.prompt_tokens)
+    for step in (plugins_step(register, request), classes_step(register, request, at)):
+        if step is not None:
+            seen.note(*step)
+    pool, refusal = place(register, request, at)
     if pool is None or refusal is not None:
         seen.note("pool", "none", "no replica is up" if refusal is None else _refused(refusal.reason, refusal.detail))
         return seen
@@ -140,19 +143,6 @@ def _look_at_tier(register: Register, request: Request, seen: Seen) -> None:
     if account.demoted:
         why += "; its turn is one rank lower this month, for its budget of the last"
     seen.note("tier", tier.name, why)
-
-
-def _look_at_plugins(register: Register, request: Request, seen: Seen) -> None:
-    plugins = register.policy.plugins
-    if not plugins:
-        return
-    dropped = drops(register, request.tenant, request.model, request.prompt_tokens, request.criticality)
-    asked = [plugin.name for plugin in plugins if plugin.core or not dropped]
-    left_out = [plugin.name for plugin in plugins if not plugin.core and dropped]
-    why = "asked in this order before it is admitted; what they will say is not known here"
-    if left_out:
-        why += f"; left out by the ladder: {', '.join(left_out)}"
-    seen.note("plugins", ", ".join(asked) or "none", why)
 
 
 def _look_at_ladder(register: Register, pool: Pool, request: Request, seen: Seen) -> Pool:

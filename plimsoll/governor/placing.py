@@ -8,6 +8,7 @@ from plimsoll.governor.events import Criticality
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
+from plimsoll.policy.matrix import in_order
 from plimsoll.policy.policy import Tenant
 from plimsoll.slo.outcome import Reason
 
@@ -30,11 +31,26 @@ def refused_label(tenant: Tenant, tier: str, cause: str, *, tier_known: bool) ->
     return None
 
 
-def place_of(register: Register, model: str, prompt_tokens: int) -> tuple[Pool | None, Refusal | None]:
-    """The pool that serves the model at that prompt length: one with a replica up where there are several."""
+def by_class(pools: list[Pool], classes: tuple[str, ...]) -> list[Pool]:
+    """Those that these classes allow, in their order."""
+    placed = [(in_order(classes, pool.policy.sla_class), index) for index, pool in enumerate(pools)]
+    return [pools[index] for place, index in sorted(placed) if place >= 0]
+
+
+def place_of(
+    register: Register, model: str, prompt_tokens: int, classes: tuple[str, ...] | None = None
+) -> tuple[Pool | None, Refusal | None]:
+    """The pool that serves the model at that prompt length: one with a replica up where there are several.
+
+    `classes` of pools that may be used, in order; None: all.
+    """
     pools = register.by_model.get(model)
     if pools is None:
         return None, Refusal(Reason.UNKNOWN_MODEL, "known: " + ", ".join(sorted(register.by_model)))
+    if classes is not None:
+        pools = by_class(pools, classes)
+        if not pools:
+            return None, Refusal(Reason.UNKNOWN_MODEL, f"{model} is not for requests of this tier now")
     best: Pool | None = None
     for pool in pools:
         if not pool.prompt_from <= prompt_tokens < pool.prompt_below:
@@ -53,6 +69,7 @@ def degrade(register: Register, pool: Pool, request: Request) -> Pool:
     """Take from the request what the ladder says, before it is placed; the pool that it goes to."""
     ladder = pool.ladder
     if ladder is None:
+        request.degraded = DROP_PLUGINS if request.checked is not None and request.checked.dropped else ""
         return pool
     level = ladder.level
     is_critical = request.criticality is Criticality.CRITICAL
@@ -82,6 +99,7 @@ def is_sheddable(pool: Pool, request: Request) -> bool:
 
 def reserve(pool: Pool, request: Request) -> None:
     """Say how much output is reserved for and expected of the request."""
+    request.sized_for = 0
     if not request.makes_tokens:
         request.output_tokens = request.expected_output = 0
     else:

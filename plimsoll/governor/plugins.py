@@ -3,6 +3,7 @@
 from plimsoll.governor.decisions import RunPlugins
 from plimsoll.governor.degradation import DROP_PLUGINS
 from plimsoll.governor.events import Criticality, RequestRead
+from plimsoll.governor.matrix import classes_for
 from plimsoll.governor.placing import place_of
 from plimsoll.governor.register import Register
 
@@ -10,21 +11,24 @@ from plimsoll.governor.register import Register
 def plugins_for(register: Register, event: RequestRead) -> RunPlugins:
     """Whatever the request will meet then: one that will be refused is asked about like any other."""
     plugins = register.policy.plugins
-    if not drops(register, event.tenant, event.model, event.prompt_tokens, event.criticality):
+    if not drops(register, event):
         return RunPlugins(event.request_id, tuple([plugin.name for plugin in plugins]))
     kept = tuple([plugin.name for plugin in plugins if plugin.core])
     return RunPlugins(event.request_id, kept, tuple([plugin.name for plugin in plugins if not plugin.core]))
 
 
-def drops(register: Register, tenant: str, model: str, prompt_tokens: int, criticality: Criticality) -> bool:
+def drops(register: Register, event: RequestRead) -> bool:
     """Whether the ladder leaves out what is not core: at its pool's level, or at its tenant's for what is not critical.
 
     A request that no pool can take now goes by the ladder of the first one of its model.
     """
-    pool = place_of(register, model, prompt_tokens)[0] or register.any_pool(model)
+    account = register.account(event.tenant)
+    tier = register.tier_of(account.tenant, event.tier) if event.tier else account.own_tier
+    classes = None if tier is None else classes_for(tier.tier, account)
+    pool = place_of(register, event.model, event.prompt_tokens, classes)[0] or register.any_pool(event.model)
     if pool is None or pool.ladder is None:
         return False
     level = pool.ladder.level
-    if criticality is not Criticality.CRITICAL:
-        level = max(level, register.account(tenant).level)
+    if event.criticality is not Criticality.CRITICAL:
+        level = max(level, account.level)
     return pool.ladder.holds(DROP_PLUGINS, level)

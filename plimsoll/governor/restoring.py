@@ -23,6 +23,7 @@ from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.snapshot import PoolState, QueueState, ReplicaState, Snapshot, TenantState
 from plimsoll.governor.tenants import ENOUGH
+from plimsoll.slo.budget import BudgetHealth
 
 ALL_TIERS = "all"
 
@@ -60,13 +61,15 @@ def _reports_of(snapshot: Snapshot) -> ReplicasReported:
 
 
 def _budgets_of(snapshot: Snapshot) -> BudgetsReported:
-    """Which budgets are spent."""
-    spent = [
+    """Which budgets are spent, and whose are healthy."""
+    states = [
         BudgetState(tenant.tenant, objective, None, exhausted=True)
         for tenant in snapshot.tenants
         for objective in tenant.spent
     ]
-    return BudgetsReported(snapshot.at, tuple(spent))
+    healthy = BudgetHealth.HEALTHY
+    states += [BudgetState(each.tenant, "", None, health=healthy) for each in snapshot.tenants if each.healthy]
+    return BudgetsReported(snapshot.at, tuple(states))
 
 
 class _Restoring:

@@ -85,6 +85,7 @@ class TenantState(Struct, frozen=True):
     token_factor: float  # what its token rate is multiplied by
     output_median: float | None  # tokens a choice
     output_high: float | None  # … and their high quantile, by which is reserved
+    healthy: bool = False  # a budget of its is known to be healthy, and none to be less
 
 
 class QueueState(Struct, frozen=True):
@@ -183,6 +184,7 @@ def _tenant(account: Account, at: float) -> TenantState:
         1.0 if account.flow is None else account.flow.factor,
         account.outputs.median.middle(),
         account.outputs.high.upper(),
+        account.healthy,
     )
 
 

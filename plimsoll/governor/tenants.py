@@ -12,7 +12,10 @@ from plimsoll.governor.promises import PromiseLine
 from plimsoll.governor.slotline import SlotLine
 from plimsoll.governor.tiers import TierQueue
 from plimsoll.policy.policy import Tenant, Tier
+from plimsoll.slo.budget import BudgetHealth
 
+_HEALTHY: Final = BudgetHealth.HEALTHY
+_LESS: Final = frozenset({BudgetHealth.WARN, BudgetHealth.DEGRADED, BudgetHealth.EXHAUSTED})
 ENOUGH: Final = 20  # outputs seen before their quantiles count
 WINDOW: Final = 500  # outputs; the last two to three windows count
 
@@ -106,6 +109,7 @@ class Account:
         self.demoted = False  # waits one rank lower
         self.level = 0  # of the ladder, for what is not critical of it
         self.spent = False  # an error budget of its calls for action
+        self.healthy = False  # one of them is known to be healthy, and none to be less
         self.known = False  # the policy names it
         self.max_open = -1  # its limits at hand; -1: none
         self.max_waiting = -1
@@ -155,6 +159,8 @@ class Account:
         """What the last report says of it; what it does not say does not hold."""
         self.budgets = {budget.objective: budget for budget in budgets}
         self.spent = any(budget.degrade or budget.exhausted for budget in budgets)
+        health = {budget.health for budget in budgets}
+        self.healthy = not self.spent and _HEALTHY in health and not health & _LESS
         self.level = min(self.level + 1, most_levels) if self.spent else max(0, self.level - 1)
         if self.flow is not None:
             self.flow.spent = self.spent

@@ -12,7 +12,8 @@ from plimsoll.governor.events import (
     ReplicasReported,
     Standing,
 )
-from plimsoll.governor.placing import degrade, place_of
+from plimsoll.governor.matrix import place
+from plimsoll.governor.placing import degrade
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import PROMPT_PATIENCE
 from plimsoll.governor.request import Request
@@ -114,7 +115,7 @@ class Upkeep:
         """As if it came now: by what it asks for, less what is taken from it under the new policy."""
         model = request.model
         old = self._register.pools[request.pool_index]
-        pool, _ = place_of(self._register, model, request.prompt_tokens)
+        pool, _ = place(self._register, request, at)
         request.sent_model = request.degraded = ""
         if pool is not None:
             pool = degrade(self._register, pool, request)

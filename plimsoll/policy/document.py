@@ -14,6 +14,7 @@ from plimsoll.policy import extensions, presets
 from plimsoll.policy.alertrules import read_alerts
 from plimsoll.policy.budgetrules import read_budget
 from plimsoll.policy.degradationrules import read_degradation
+from plimsoll.policy.matrixrules import check_matrix
 from plimsoll.policy.pluginrules import read_plugins
 from plimsoll.policy.policy import (
     GatewayRules,
@@ -93,7 +94,7 @@ def examine(text: str, profile_check: ProfileCheck | None = None) -> Examination
 def known_keys() -> list[str]:
     """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
     faults = Faults()
-    whole = "service: {}\ntiers: [{objectives: [{}], run: {}}]\ntenants: [{limits: {adapt: {}}}]\n"
+    whole = "service: {}\ntiers: [{objectives: [{}], run: {}, classes: {}}]\ntenants: [{limits: {adapt: {}}}]\n"
     whole += "pools: [{tls: {}, exporters: {}}]\nbudget: {exceptions: [{}], changes: [{}]}\nalerts: {channels: [{}]}\n"
     whole += "degradation: {when: {}}\nscheduling: {classes: [{}], hedging: {}}\ngateway: {timeouts: {}}\nstorage: {}\n"
     whole += "plugins: [{settings: {}}]\n"
@@ -124,6 +125,7 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
         storage=_read_storage(top),
         version=version,
     )
+    check_matrix(top, tiers, pools)
     top.done()
     return policy
 

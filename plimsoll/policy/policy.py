@@ -9,6 +9,7 @@ from msgspec import Struct
 from plimsoll.policy.alerts import AlertRules
 from plimsoll.policy.beside import EngineTls, Exporters
 from plimsoll.policy.knownchange import KnownChange
+from plimsoll.policy.matrix import TierClasses
 from plimsoll.policy.objective import Objective, RunObjective
 from plimsoll.policy.plugins import Plugin
 from plimsoll.policy.schedulingrules import RequestClass, SaturationRule
@@ -50,6 +51,7 @@ class Tier(Struct, frozen=True):
     queue_timeout: float = 60.0  # s in the queue before a request expires
     objectives: tuple[Objective, ...] = ()  # always ends with an availability objective
     run: RunObjective | None = None  # of agents' runs
+    classes: TierClasses | None = None  # of pools that it may use; None: all
 
     @property
     def promised(self) -> tuple[Objective, ...]:
@@ -110,6 +112,8 @@ class Pool(Struct, frozen=True):
     prefill_from: int = 0  # prompt tokens from which that is worth the way
     engine_priority: bool = False  # the engine schedules by `priority`: the tier's rank goes along
     exporters: Exporters = Exporters()
+    sla_class: str = ""  # by which tiers name it; "": every tier may use it, after those that it names
+    built_for: float | None = None  # s to a first token that pools of its class are built for
     overrides: str = ""  # JSON: what differs from the profile, section by section; "" where nothing does
 
     @property

@@ -74,6 +74,8 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         prefill_from=section.whole("prefill_from", 0, least=0, parse=parse_tokens),
         tls=_read_tls(section),
         exporters=_read_exporters(section),
+        sla_class=section.text("sla_class"),
+        built_for=section.duration("built_for", None),
         overrides=_read_overrides(section),
     )
     section.done()
@@ -214,10 +216,13 @@ def _check_ranges(top: Section, sections: list[Section], pools: tuple[Pool, ...]
 
 
 def _check_aliases(sections: list[Section], pools: tuple[Pool, ...]) -> None:
+    """An alias means one model, but that of each class where all pools that have it are of some class."""
+    models = {pool.model for pool in pools}
+    unclassed = {alias for pool in pools if not pool.sla_class for alias in (pool.model, *pool.aliases)}
     meaning: dict[str, str] = {pool.model: pool.model for pool in pools}
     for section, pool in zip(sections, pools, strict=True):
         for alias in pool.aliases:
-            if meaning.setdefault(alias, pool.model) != pool.model:
+            if meaning.setdefault(alias, pool.model) != pool.model and (alias in unclassed or alias in models):
                 section.fault("aliases", f"{alias!r} already means model {meaning[alias]!r}")
         for adapter in pool.adapters:
             if adapter in pool.aliases or adapter == pool.model:

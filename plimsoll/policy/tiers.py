@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from plimsoll.policy.matrix import read_classes
 from plimsoll.policy.objective import RUN, Objective, Origin, RunObjective, Sli
 from plimsoll.policy.policy import Service, Tier, UpstreamTrust
 from plimsoll.policy.section import Section
@@ -70,6 +71,7 @@ def _read_tier(section: Section, service: Service, names: dict[str, int], ranks:
         queue_timeout=section.duration("queue_timeout", _TIER.queue_timeout),
         objectives=_read_objectives(section, service),
         run=_read_run(section),
+        classes=read_classes(section),
     )
     section.done()
     if rolling and section.has("exchange") and tier.exchange > 0:

@@ -31,7 +31,15 @@ class Checks:
         self._checked[flight.request_id] = Checked(at, "")
         self._flights[flight.request_id] = flight
         criticality = _CRITICALITIES[flight.criticality]
-        return RequestRead(at, flight.request_id, flight.tenant, flight.model, flight.prompt_tokens, criticality)
+        return RequestRead(
+            at,
+            flight.request_id,
+            flight.tenant,
+            flight.model,
+            flight.prompt_tokens,
+            criticality,
+            flight.asked_tier,
+        )
 
     def ask(self, decision: Decision, at: float) -> None:
         """RunPlugins: they look at it one after the other; then the agenda says that it is CHECKED."""

@@ -119,6 +119,19 @@ def test_an_engine_is_asked_for_its_own_model_by_whatever_alias(world: World) ->
     assert world.send(plain).attempts[0].body is None
 
 
+def test_an_alias_of_several_classes_is_each_pools_own_model() -> None:
+    (pool,) = POLICY.pools
+    pools = (
+        msgspec.structs.replace(pool, name="big", model="m70", sla_class="fast"),
+        msgspec.structs.replace(pool, name="small", model="m3", sla_class="slow", replicas=("http://r3",)),
+    )
+    world = World(msgspec.structs.replace(POLICY, pools=pools))
+    for name, model in (("big", "m70"), ("small", "m3")):
+        world.governor.script[RequestArrived] = lambda event, name=name: dispatch(event, pool=name)  # type: ignore[misc]
+        attempt = world.send(BODY.replace(b'"m"', b'"nick"')).attempts[0]
+        assert json.loads(attempt.body or b"")["model"] == model
+
+
 def test_keys_and_labels_stay_with_us(world: World) -> None:
     trace = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
     attempt = world.send(traceparent=trace, x_request_id=b"mine").attempts[0]

@@ -1,5 +1,6 @@
 """Law 4: one history through the live driver and through the simulator gives equal decisions."""
 
+from collections import Counter
 from fractions import Fraction
 from math import inf, sqrt
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from plimsoll.engine import profiles
 from plimsoll.governor.decisions import Decision, Dispatch, RunPlugins, Settle, WakeAt
+from plimsoll.policy.matrix import TierClasses
 from plimsoll.policy.plugins import Plugin
 from plimsoll.policy.policy import Degradation, Policy, Trigger
 from plimsoll.policy.presets import preset
@@ -34,6 +36,17 @@ PLUGGED = msgspec.structs.replace(
     KEYED,
     plugins=(Plugin("guard", simulated=0.0313), Plugin("topic", core=False, simulated=0.0717)),
     degradation=Degradation(Trigger(saturation=Fraction(9, 10), for_=1.0), ("drop_plugins",)),
+)
+
+(POOL,) = KEYED.pools
+CLASSES = TierClasses(("fast", "slow"), ("fast", "slow"), ("slow",))
+CLASSED = msgspec.structs.replace(
+    KEYED,
+    tiers=tuple(msgspec.structs.replace(tier, classes=CLASSES) for tier in KEYED.tiers),
+    pools=tuple(
+        msgspec.structs.replace(POOL, name=name, replicas=(url,), sla_class=sla_class)
+        for name, url, sla_class in zip(("chat", "more"), POOL.replicas, ("slow", "fast"), strict=True)
+    ),
 )
 
 wanted = st.builds(
@@ -150,6 +163,18 @@ def test_plugins_that_the_ladder_leaves_out_on_both_clocks() -> None:
     ]
     asked = {decision.plugins for decision in same(PLUGGED, history) if isinstance(decision, RunPlugins)}
     assert asked == {("guard", "topic"), ("guard",)}
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(wanted, min_size=1, max_size=25))
+def test_two_clocks_with_classes_of_pools(history: list[Wanted]) -> None:
+    same(CLASSED, history)
+
+
+def test_both_classes_are_used_on_both_clocks() -> None:
+    history = [Wanted(0.05, ("acme", "noisy", "eel")[i % 3], 2048, 3000, 140, 200, 1, inf, True) for i in range(40)]
+    sent = Counter(decision.pool for decision in same(CLASSED, history) if isinstance(decision, Dispatch))
+    assert sent.keys() == {"chat", "more"}
 
 
 def test_a_difference_would_be_seen() -> None:

@@ -12,6 +12,7 @@ from plimsoll.analytics.forecast import Step
 from plimsoll.analytics.knownchanges import known_ahead
 from plimsoll.errors import Fault, PolicyError, UsageError
 from plimsoll.policy import document
+from plimsoll.policy.matrix import TierClasses
 from plimsoll.policy.objective import Objective, Origin, Sli
 from plimsoll.policy.policy import Limits, Policy, UpstreamTrust
 from plimsoll.policy.presets import PRESETS, preset
@@ -19,6 +20,7 @@ from plimsoll.policy.presets import PRESETS, preset
 EXAMPLE = Path(__file__).parents[2] / "examples" / "policy.yaml"
 TEXT = EXAMPLE.read_text()
 KEY = "sha256:" + "ab" * 32
+COLUMNS = ("usual", "healthy", "spent")
 SMALL = f"""plimsoll: 1
 tiers:
   - {{name: gold, rank: 0, share: 50%, objectives: [{{sli: ttft, below: 1s, target: 99%}}]}}
@@ -237,6 +239,55 @@ MORE = [
 @pytest.mark.parametrize(("line", "path"), MORE)
 def test_mistakes_in_the_other_sections(line: str, path: str) -> None:
     assert [fault.path for fault in faults_of(SMALL + line)] == [path]
+
+
+MATRIX = f"""plimsoll: 1
+tenants: [{{name: acme, tier: gold, keys: ["{KEY}"]}}]
+tiers:
+  - {{name: gold, rank: 0, classes: {{usual: [fast]}}, objectives: [{{sli: ttft, below: 200ms, target: 99%}}]}}
+  - {{name: bronze, rank: 1, classes: {{usual: [slow, fast], spent: [slow]}}}}
+pools:
+  - {{name: a, sla_class: fast, built_for: 120ms, model: m70, aliases: [any], engine: vllm, replicas: ["http://a"]}}
+  - {{name: b, sla_class: slow, built_for: 800ms, model: m3, aliases: [any], engine: vllm, replicas: ["http://b"]}}
+"""
+
+
+def test_the_matrix_of_tiers_and_classes() -> None:
+    policy = document.parse(MATRIX)
+    assert policy.tiers[1].classes == TierClasses(("slow", "fast"), ("slow", "fast"), ("slow",))
+    assert [(pool.sla_class, pool.built_for) for pool in policy.pools] == [("fast", 0.12), ("slow", 0.8)]
+    assert warnings_of(MATRIX) == []
+    more = '  - {name: c, sla_class: none, model: m3, engine: vllm, replicas: ["http://c"]}\n'
+    assert [fault.message for fault in warnings_of(MATRIX + more)] == [
+        f"tier 'gold' may use no pool of 'm3' ({state}): such requests are refused" for state in COLUMNS
+    ]
+    slow = MATRIX.replace("usual: [fast]", "usual: [fast, slow]")
+    assert "promises 200ms and may be sent to pool 'b', built for 800ms" in warnings_of(slow)[0].message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("usual: [fast]", "usual: [fastt]", "tiers"),
+        ("usual: [fast]", "healthy: [fast]", "tiers[0].classes.usual"),
+        ("usual: [fast]", "usual: [fast, fast]", "tiers[0].classes.usual"),
+        ("usual: [fast]", "often: [fast]", "tiers[0].classes.often"),
+        ("sla_class: slow, ", "", "tiers"),
+        ("aliases: [any], engine: vllm, replicas: [\"http://b", "aliases: [m70], engine: vllm, replicas: [\"http://b",
+         "pools[1].aliases"),
+        ("built_for: 800ms", "built_for: 0s", "pools[1].built_for"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_the_matrix(old: str, new: str, path: str) -> None:
+    assert old in MATRIX
+    assert path in {fault.path for fault in faults_of(MATRIX.replace(old, new, 1))}
+
+
+def test_an_alias_of_several_models_wants_classes_for_all_of_them() -> None:
+    text = (
+        MATRIX.replace("sla_class: slow, ", "").replace("slow, fast", "fast").replace("spent: [slow]", "spent: [fast]")
+    )
+    assert [fault.path for fault in faults_of(text)] == ["pools[1].aliases"]
 
 
 def test_an_engine_that_tells_no_capacity_needs_a_limit() -> None:

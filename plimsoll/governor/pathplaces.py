@@ -1,0 +1,50 @@
+"""Steps of a path before a pool is chosen, in words: which plugins look at it, which classes its tier may use."""
+
+from plimsoll.governor.events import RequestRead
+from plimsoll.governor.matrix import classes_for, takes_now
+from plimsoll.governor.placing import by_class
+from plimsoll.governor.plugins import drops
+from plimsoll.governor.pool import Pool
+from plimsoll.governor.register import Register
+from plimsoll.governor.request import Request
+from plimsoll.units import format_duration
+
+Told = tuple[str, str, str] | None
+"""Step, answer, why; None: nothing is asked there."""
+
+
+def plugins_step(register: Register, request: Request) -> Told:
+    """Who would be asked about it, and whom the ladder leaves out."""
+    plugins = register.policy.plugins
+    if not plugins:
+        return None
+    read = RequestRead(
+        request.came_at, request.id, request.tenant, request.model, request.prompt_tokens, request.criticality,
+        request.asked_tier,
+    )  # fmt: skip
+    dropped = drops(register, read)
+    asked = [plugin.name for plugin in plugins if plugin.core or not dropped]
+    left_out = [plugin.name for plugin in plugins if not plugin.core and dropped]
+    why = "asked in this order before it is admitted; what they will say is not known here"
+    if left_out:
+        why += f"; left out by the ladder: {', '.join(left_out)}"
+    return "plugins", ", ".join(asked) or "none", why
+
+
+def classes_step(register: Register, request: Request, at: float) -> Told:
+    """The classes of pools that its tier may use now, and how the pools of these are."""
+    account = request.account
+    classes = classes_for(request.tier_queue.tier, account)
+    if classes is None:
+        return None
+    budgets = "calls for action" if account.spent else "is healthy" if account.healthy else "is as usual"
+    pools = by_class(register.by_model.get(request.model, []), classes)
+    told = "; ".join([_told(pool, request, at) for pool in pools]) or "no pool of the model is of these"
+    why = f"what tier {request.tier_name} may use, in order, while its tenant's budget {budgets}; {told}"
+    return "classes", ", ".join(classes), why
+
+
+def _told(pool: Pool, request: Request, at: float) -> str:
+    state = "down" if not pool.has_hope() else "takes it now" if takes_now(pool, request, at) else "full"
+    built = "" if pool.policy.built_for is None else f", built for {format_duration(pool.policy.built_for)}"
+    return f"{pool.name} ({pool.policy.sla_class or 'no class'}{built}): {state}"
