@@ -45,7 +45,7 @@ HOT = [
     "plimsoll/slo/timing.py",
     "plimsoll/storage/appender.py",
     "plimsoll/storage/journal.py",
-    "plimsoll/telemetry/prometheus.py",
+    *(f"plimsoll/telemetry/{name}.py" for name in ("nativetimes", "owners", "prometheus", "written")),
 ]
 """Plain typed classes only; modules that define msgspec values or enums stay as they are."""
 

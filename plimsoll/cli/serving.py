@@ -112,7 +112,7 @@ class Service:
         """See `Operations`."""
         return msgspec.json.encode(self._app.governor.snapshot(self._app.clock()))
 
-    async def metrics(self, accept: str) -> tuple[str, bytes]:
+    async def metrics(self, accept: str) -> tuple[str, list[bytes]]:
         """See `Operations`."""
         page: Exposition = ProtobufPage() if is_wanted(accept) else Page()
         for _ in self._metrics.write(page):
@@ -127,7 +127,7 @@ class Service:
         page.sample(journal.room_bytes, mode=journal.mode)
         page.family("plimsoll_clock_ahead_seconds", "gauge", "Time of day less the gateway's clock, which never steps.")
         page.sample(self._clock_watch.ahead())
-        return page.content_type, page.encode()
+        return page.content_type, page.pieces()
 
     def scaling(self) -> bytes:
         """See `Operations`."""

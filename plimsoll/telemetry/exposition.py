@@ -1,26 +1,26 @@
 """Writing Prometheus' text format, version 0.0.4; `protobufpage.py` writes the same pages as protobuf."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
+
+from plimsoll.telemetry.owners import Histogram
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-_LABELS: Final = "\0"
 
 
-class Distribution:
-    """A histogram's values: counts up to each bound, of all, their sum; and the log buckets that they are made of."""
+class Counters(Protocol):
+    """Series of one family, whose labels are written once."""
 
-    __slots__ = ("buckets", "cumulated", "num", "num_zero", "total")
+    def written(self, numbers: Sequence[int]) -> bytes:
+        """Their samples now, a number each."""
 
-    def __init__(
-        self, cumulated: Sequence[int], num: int, total: float, buckets: Mapping[int, int], num_zero: int
-    ) -> None:
-        self.cumulated = cumulated  # one for each bound
-        self.num = num
-        self.total = total
-        self.buckets = buckets  # index i: (2^((i-1)/32), 2^(i/32)]
-        self.num_zero = num_zero
+
+class Times(Protocol):
+    """A histogram's series, whose labels and bounds are written once."""
+
+    def written(self, told: Histogram) -> bytes:
+        """Their samples now; of what is fresh nothing. b"" where nothing was counted."""
 
 
 class Exposition(Protocol):
@@ -37,11 +37,17 @@ class Exposition(Protocol):
     def optional(self, value: float | None, /, **labels: str) -> None:
         """One sample, or none where the value is not known: unknown is not zero."""
 
-    def histogram(self, bounds: Sequence[str], told: Distribution, /, **labels: str) -> None:
-        """One histogram of the family begun last; `bounds` are upper edges as text, in order."""
+    def counters(self, name: str, labels: Sequence[Mapping[str, str]]) -> Counters:
+        """Series of a family of counters to keep from page to page, one for each of those sets of labels."""
 
-    def encode(self) -> bytes:
-        """The whole page."""
+    def times(self, name: str, bounds: Sequence[str], labels: Mapping[str, str]) -> Times:
+        """Series of a family of histograms to keep from page to page; `bounds` are upper edges as text, in order."""
+
+    def add(self, written: Iterable[bytes]) -> None:
+        """Samples of the family begun last, as `Counters` or `Times` wrote them."""
+
+    def pieces(self) -> list[bytes]:
+        """The whole page, in order."""
 
 
 class Page:
@@ -49,40 +55,67 @@ class Page:
 
     def __init__(self) -> None:
         self.content_type = CONTENT_TYPE
-        self._lines: list[bytes] = []  # encoded as they come: a page of a thousand tenants has 15 MB
+        self._pieces: list[bytes] = []
         self._name = ""
-        self._template = ""  # all lines of a histogram of this family but for labels and numbers
 
     def family(self, name: str, kind: str, text: str) -> None:
         """See `Exposition`."""
-        self._name, self._template = name, ""
-        self._lines.append(f"# HELP {name} {text}\n# TYPE {name} {kind}".encode())
+        self._name = name
+        self._pieces.append(f"# HELP {name} {text}\n# TYPE {name} {kind}\n".encode())
 
     def sample(self, value: float, /, **labels: str) -> None:
         """See `Exposition`."""
         inner = _inner(labels)
-        line = f"{self._name}{{{inner}}} {value:.15g}" if inner else f"{self._name} {value:.15g}"
-        self._lines.append(line.encode())
+        line = f"{self._name}{{{inner}}} {value:.15g}\n" if inner else f"{self._name} {value:.15g}\n"
+        self._pieces.append(line.encode())
 
     def optional(self, value: float | None, /, **labels: str) -> None:
         """See `Exposition`."""
         if value is not None:
             self.sample(value, **labels)
 
-    def histogram(self, bounds: Sequence[str], told: Distribution, /, **labels: str) -> None:
-        """See `Exposition`. A thousand tenants have 160,000 of these lines: one call of C formats forty."""
-        if not self._template:
-            self._template = self._lines_of(bounds)
-        numbers = (*told.cumulated, told.num, told.total, told.num)
-        self._lines.append((self._template % numbers).replace(_LABELS, _inner(labels)).encode())
-
-    def _lines_of(self, bounds: Sequence[str]) -> str:
-        buckets = [f'{self._name}_bucket{{{_LABELS},le="{bound}"}} %d' for bound in (*bounds, "+Inf")]
-        return "\n".join([*buckets, f"{self._name}_sum{{{_LABELS}}} %.15g", f"{self._name}_count{{{_LABELS}}} %d"])
-
-    def encode(self) -> bytes:
+    def counters(self, name: str, labels: Sequence[Mapping[str, str]]) -> Counters:
         """See `Exposition`."""
-        return b"\n".join(self._lines) + b"\n"
+        return _Counters(name, labels)
+
+    def times(self, name: str, bounds: Sequence[str], labels: Mapping[str, str]) -> Times:
+        """See `Exposition`."""
+        return _Times(name, bounds, labels)
+
+    def add(self, written: Iterable[bytes]) -> None:
+        """See `Exposition`."""
+        self._pieces += written
+
+    def pieces(self) -> list[bytes]:
+        """See `Exposition`."""
+        return self._pieces
+
+
+class _Counters:
+    def __init__(self, name: str, labels: Sequence[Mapping[str, str]]) -> None:
+        self._template = "".join([f"{name}{{{_literal(each)}}} %d\n" for each in labels]).encode()
+
+    def written(self, numbers: Sequence[int]) -> bytes:
+        return self._template % tuple(numbers)
+
+
+class _Times:
+    """A thousand tenants have 160,000 of these lines: one call of C formats forty-two."""
+
+    def __init__(self, name: str, bounds: Sequence[str], labels: Mapping[str, str]) -> None:
+        inner = _literal(labels)
+        buckets = [f'{name}_bucket{{{inner},le="{bound}"}} %d\n' for bound in (*bounds, "+Inf")]
+        self._template = "".join([*buckets, f"{name}_sum{{{inner}}} %.15g\n{name}_count{{{inner}}} %d\n"]).encode()
+
+    def written(self, told: Histogram) -> bytes:
+        if told.is_empty:
+            return b""
+        counts = told.cumulated()
+        return self._template % (*counts, told.total, counts[-1])
+
+
+def _literal(labels: Mapping[str, str]) -> str:
+    return _inner(labels).replace("%", "%%")
 
 
 def _inner(labels: Mapping[str, str]) -> str:

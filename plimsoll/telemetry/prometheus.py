@@ -1,138 +1,36 @@
-"""What Prometheus sees: counted cheaply at each settlement, written as text only when somebody scrapes.
+"""What Prometheus sees: counted cheaply at each settlement, written only when somebody scrapes.
 
-Labels are bounded: tenants and tiers are the policy's, outcomes and reasons are enums. Times are kept in log buckets of
-2^(1/32), as in the request log, and shown at every half octave. Exact attainment comes from verdicts, not from buckets.
+Labels are bounded: tenants and tiers are the policy's, outcomes and reasons are enums. Exact attainment comes from
+verdicts, not from buckets.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.snapshot import Snapshot
 from plimsoll.policy.policy import Policy
-from plimsoll.slo.timing import BUCKETS_PER_OCTAVE, bucket_of
-from plimsoll.slo.verdict import Judgement, Verdict
-from plimsoll.telemetry.exposition import Distribution, Exposition
+from plimsoll.telemetry.exposition import Exposition
+from plimsoll.telemetry.owners import Owner
+from plimsoll.telemetry.written import FAMILIES, Written
 
-_EXCLUDED: Final = Judgement.EXCLUDED
-_CENSORED: Final = Judgement.CENSORED
-STEP: Final = BUCKETS_PER_OCTAVE // 2
-LOWEST: Final = -10 * BUCKETS_PER_OCTAVE  # 2^-10 s, about 1 ms
-HIGHEST: Final = 9 * BUCKETS_PER_OCTAVE  # 512 s
-BOUNDS: Final = tuple(f"{2 ** (index / BUCKETS_PER_OCTAVE):.10g}" for index in range(LOWEST, HIGHEST + 1, STEP))
-_NUM_BOUNDS: Final = len(BOUNDS)
 MAX_OWNERS: Final = 2000  # (tenant, tier) pairs; more are summed as "other"
-
-
-def edge_of(index: int) -> float:
-    """Upper edge of a log bucket, s."""
-    edge: float = 2.0 ** (index / BUCKETS_PER_OCTAVE)
-    return edge
-
-
-class Histogram:
-    """Times in s of one kind, one tenant, one tier."""
-
-    __slots__ = ("buckets", "num_zero", "total")
-
-    def __init__(self) -> None:
-        self.buckets: dict[int, int] = {}
-        self.num_zero = 0
-        self.total = 0.0
-
-    def add(self, seconds: float) -> None:
-        """One value."""
-        self.total += seconds
-        if seconds <= 0:
-            self.num_zero += 1
-            return
-        index = bucket_of(seconds)
-        self.buckets[index] = self.buckets.get(index, 0) + 1
-
-    def merge(self, buckets: dict[int, int], num_zero: int) -> None:
-        """Values counted elsewhere, in the same buckets; their sum is taken from the buckets' upper edges."""
-        self.num_zero += num_zero
-        mine = self.buckets
-        for index, num in buckets.items():
-            mine[index] = mine.get(index, 0) + num
-
-    def cumulated(self) -> tuple[list[int], int]:
-        """Counts up to each of `BOUNDS`, and the count of all."""
-        counts = [0] * (_NUM_BOUNDS + 1)
-        counts[0] = self.num_zero
-        for index, num in self.buckets.items():
-            place = (index - LOWEST + STEP - 1) // STEP  # the first bound at or above the bucket's upper edge
-            counts[0 if place < 0 else min(place, _NUM_BOUNDS)] += num
-        cumulated = list(accumulate(counts))
-        return cumulated[:-1], cumulated[-1]
-
-    def sum_from_buckets(self) -> float:
-        """For merged values: the sum, at most 2.2 % too large."""
-        return sum([num * edge_of(index) for index, num in self.buckets.items()])
-
-
-VERDICTS: Final = ("bad", "censored", "excluded", "good")
-
-
-class Verdicts:
-    """What one objective said: requests, for token objectives tokens; what was not judged in requests."""
-
-    __slots__ = ("bad", "censored", "excluded", "good")
-
-    def __init__(self) -> None:
-        self.good = self.bad = self.censored = self.excluded = 0
-
-    def add(self, verdict: Verdict) -> None:
-        """One request's."""
-        judgement = verdict.judgement
-        if judgement is _EXCLUDED:
-            self.excluded += 1
-        elif judgement is _CENSORED:
-            self.censored += 1
-        self.good += verdict.num_good
-        self.bad += verdict.num_bad
-
-
-class Owner:
-    """What is counted of one tenant in one tier."""
-
-    __slots__ = (
-        "cached_tokens",
-        "e2e",
-        "endings",
-        "itl",
-        "output_tokens",
-        "plugins",
-        "prompt_tokens",
-        "queued",
-        "ttft",
-        "verdicts",
-    )
-
-    def __init__(self) -> None:
-        self.endings: dict[tuple[str, str], int] = {}
-        self.verdicts: dict[str, Verdicts] = {}
-        self.ttft, self.itl, self.e2e, self.queued = Histogram(), Histogram(), Histogram(), Histogram()
-        self.plugins = Histogram()
-        self.prompt_tokens = self.output_tokens = self.cached_tokens = 0
-
-    def objective(self, name: str) -> Verdicts:
-        """What was said for that objective; from its first mention on there are zeros, so that rates see the first."""
-        return self.verdicts.setdefault(name, Verdicts())
+AT_ONCE: Final = 8  # of them are written before others get their turn: half a millisecond
 
 
 class Metrics:
-    """Counts settlements; `page` writes what there is."""
+    """Counts settlements; `write` fills a page with what there is."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, str], Owner] = {}
         self._plugins: dict[str, int] = {}  # "guard:allow" → how often; names are the policy's
+        self._written: dict[str, dict[tuple[str, str], Written]] = {}  # by content type
 
     def settled(self, settle: Settle) -> None:
         """One request ended. Called for each, so nothing is formatted here."""
         record = settle.record
         owner = self._owners.get((record.tenant, record.tier)) or self._owner((record.tenant, record.tier))
+        owner.version += 1
         endings = owner.endings
         ending = (record.outcome, record.reason)
         endings[ending] = endings.get(ending, 0) + 1
@@ -172,57 +70,27 @@ class Metrics:
         return self._owners.setdefault(key, Owner())
 
     def write(self, page: Exposition) -> Iterator[None]:
-        """All that was counted. Yields now and then: a page of many tenants must not hold up whoever is served."""
-        owners = sorted(self._owners.items())
-        page.family("plimsoll_requests_total", "counter", "Requests that ended, by how and why.")
-        for (tenant, tier), owner in owners:
-            for (outcome, reason), num in sorted(owner.endings.items()):
-                page.sample(num, tenant=tenant, tier=tier, outcome=str(outcome), reason=str(reason))
-            yield
-        page.family("plimsoll_verdicts_total", "counter", "What each objective said: requests, of itl tokens.")
-        for (tenant, tier), owner in owners:
-            for objective, counts in sorted(owner.verdicts.items()):
-                for verdict in VERDICTS:
-                    num = getattr(counts, verdict)
-                    page.sample(num, tenant=tenant, tier=tier, objective=objective, verdict=verdict)
+        """All that was counted. Yields twice a ms: a page of many tenants must not hold up whoever is served."""
+        written = self._written.setdefault(page.content_type, {})
+        samples: list[list[bytes]] = []
+        num_moved = 0
+        for key, owner in sorted(self._owners.items()):
+            each = written.get(key)
+            if each is None:
+                each = written[key] = Written(owner, *key, page)
+            num_moved += not each.is_current
+            samples.append(each.of(page))
+            if num_moved == AT_ONCE:
+                num_moved = 0
+                yield
+        for place, (name, kind, text) in enumerate(FAMILIES):
+            page.family(name, kind, text)
+            page.add([each[place] for each in samples])
             yield
         page.family("plimsoll_plugin_answers_total", "counter", "What plugins said of requests.")
         for said, num in sorted(self._plugins.items()):
             plugin, _, answer = said.rpartition(":")
             page.sample(num, plugin=plugin, answer=answer)
-        for name, text, read in TOKENS:
-            page.family(f"plimsoll_{name}_tokens_total", "counter", text)
-            for (tenant, tier), owner in owners:
-                page.sample(read(owner), tenant=tenant, tier=tier)
-            yield
-        for name, text, read_histogram in TIMES:
-            page.family(f"plimsoll_{name}_seconds", "histogram", text)
-            for (tenant, tier), owner in owners:
-                _write_histogram(page, read_histogram(owner), tenant=tenant, tier=tier, merged=name == "itl")
-                yield
-
-
-TOKENS: Final[tuple[tuple[str, str, Callable[[Owner], int]], ...]] = (
-    ("prompt", "Prompt tokens of dispatched requests.", lambda owner: owner.prompt_tokens),
-    ("output", "Output tokens.", lambda owner: owner.output_tokens),
-    ("cached", "Prompt tokens that engines said were cached.", lambda owner: owner.cached_tokens),
-)
-TIMES: Final[tuple[tuple[str, str, Callable[[Owner], Histogram]], ...]] = (
-    ("ttft", "Arrival to first token.", lambda owner: owner.ttft),
-    ("itl", "Gaps between successive output tokens.", lambda owner: owner.itl),
-    ("e2e", "Arrival to last token.", lambda owner: owner.e2e),
-    ("queued", "Time in the queue.", lambda owner: owner.queued),
-    ("plugins", "Time that plugins took.", lambda owner: owner.plugins),
-)
-
-
-def _write_histogram(page: Exposition, histogram: Histogram, *, tenant: str, tier: str, merged: bool) -> None:
-    cumulated, num = histogram.cumulated()
-    if not num:
-        return
-    total = histogram.sum_from_buckets() if merged else histogram.total
-    told = Distribution(cumulated, num, total, histogram.buckets, histogram.num_zero)
-    page.histogram(BOUNDS, told, tenant=tenant, tier=tier)
 
 
 def write_snapshot(page: Exposition, snapshot: Snapshot) -> None:

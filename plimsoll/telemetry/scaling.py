@@ -16,7 +16,7 @@ from plimsoll.governor.decisions import Settle
 from plimsoll.governor.snapshot import PoolState, Snapshot
 from plimsoll.slo.timing import bucket_of
 from plimsoll.telemetry.exposition import Exposition
-from plimsoll.telemetry.prometheus import edge_of
+from plimsoll.telemetry.owners import edge_of
 from plimsoll.telemetry.rules import MIN_FOR_P99
 
 SLICE: Final = 60.0  # s

@@ -26,12 +26,13 @@ class Operated:
         self.feed = Feed(self.watchers)
         self.reasons: list[str] = []
         self.fault: Exception | None = None
+        self.more: list[bytes] = []
 
     def unready(self) -> list[str]:
         return self.reasons
 
-    async def metrics(self, accept: str) -> tuple[str, bytes]:
-        return CONTENT_TYPE, b"up 1\n"
+    async def metrics(self, accept: str) -> tuple[str, list[bytes]]:
+        return CONTENT_TYPE, [b"up 1\n", *self.more]
 
     def scaling(self) -> bytes:
         return b'{"at":1.0,"pools":{}}'
@@ -84,6 +85,24 @@ def test_health_metrics_and_the_guard() -> None:
             for headers in ({}, {b"authorization": b"Bearer secre"}, {b"authorization": "secret\u00e9".encode()}):
                 assert (await client.get("/admin/snapshot", headers=headers)).status_code == 401
             assert (await client.get("/admin/snapshot", headers=TOKEN)).json() == {"pools": []}
+
+    asyncio.run(scenario())
+
+
+def test_a_long_metrics_page_arrives_whole_and_holds_nobody_up() -> None:
+    async def scenario() -> None:
+        operated = Operated()
+        operated.more = [f"line {num} {'x' * 70}\n".encode() for num in range(200_000)]  # 15 MB
+        async with served(operated) as client:
+            whole = b"".join([b"up 1\n", *operated.more])
+            got = await client.get("/metrics")
+            assert (got.content, got.headers["content-length"]) == (whole, str(len(whole)))
+            head = await client.head("/metrics")
+            assert (head.content, head.headers["content-length"]) == (b"", str(len(whole)))
+            async with client.stream("GET", "/metrics") as unread:  # whoever reads slowly waits alone, and may leave
+                assert unread.status_code == 200
+                assert (await client.get("/healthz")).text == "ok\n"
+            assert (await client.get("/metrics")).content == whole
 
     asyncio.run(scenario())
 

@@ -37,7 +37,7 @@ def test_metrics() -> None:
     snapshot = Snapshot(0.0, "v", False, 0, (pool,), (queue,), ())
     write_snapshot(page, snapshot)
     scaling.write(page, scaling.Scaling().signals(snapshot, 1.0))
-    written = set(re.findall(r"# TYPE (\S+)", page.encode().decode()))
+    written = set(re.findall(r"# TYPE (\S+)", b"".join(page.pieces()).decode()))
     told = set(re.findall(r"`(plimsoll_\w+)`", TEXT))
     counted_elsewhere = {
         "plimsoll_unattributed_refusals_total",

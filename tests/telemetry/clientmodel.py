@@ -44,7 +44,7 @@ def _family() -> Any:
     return GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.MetricFamily"))
 
 
-_Family: Final = _family()
+Family: Final = _family()
 
 
 def families(data: bytes) -> list[Any]:
@@ -59,6 +59,16 @@ def families(data: bytes) -> list[Any]:
             shift += 7
             if byte < 0x80:
                 break
-        found.append(_Family.FromString(data[place : place + size]))
+        found.append(Family.FromString(data[place : place + size]))
         place += size
     return found
+
+
+def delimited(family: Any) -> bytes:
+    """That family as a page has it: its size before it."""
+    body: bytes = family.SerializeToString()
+    size, found = len(body), bytearray()
+    while size >= 0x80:
+        found.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes((*found, size)) + body

@@ -29,7 +29,7 @@ def written() -> set[str]:
     snapshot = Snapshot(0.0, "v", False, 0, (pool,), (QueueState("p", "t", "a", 1, 0.0),), ())
     write_snapshot(page, snapshot)
     scaling.write(page, scaling.Scaling().signals(snapshot, 1.0))
-    return set(re.findall(r"^(plimsoll_\w+)", page.encode().decode(), re.MULTILINE)) | ELSEWHERE
+    return set(re.findall(r"^(plimsoll_\w+)", b"".join(page.pieces()).decode(), re.MULTILINE)) | ELSEWHERE
 
 
 @pytest.mark.parametrize("board", dashboards(), ids=lambda board: board.name)

@@ -19,7 +19,8 @@ from plimsoll.slo.measured import ItlSketch
 from plimsoll.slo.outcome import Outcome, Reason
 from plimsoll.slo.verdict import Judgement, Verdict
 from plimsoll.telemetry.exposition import Page
-from plimsoll.telemetry.prometheus import Histogram, Metrics, write_snapshot
+from plimsoll.telemetry.owners import Histogram
+from plimsoll.telemetry.prometheus import Metrics, write_snapshot
 
 EMPTY: dict[str, Any] = {
     field.name: {str: "", int: 0, float: 0.0, bool: False}.get(field.type) for field in msgspec.structs.fields(Record)
@@ -39,7 +40,7 @@ def record(**fields: Any) -> Record:
 
 def samples(page: Page) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-    for family in text_string_to_metric_families(page.encode().decode()):
+    for family in text_string_to_metric_families(b"".join(page.pieces()).decode()):
         for sample in family.samples:
             key = tuple(sorted(sample.labels.items()))
             assert key not in found.setdefault(sample.name, {}), "a series twice"
@@ -92,9 +93,10 @@ def test_buckets_never_fall_and_hold_what_is_below_them(values: list[float]) -> 
     histogram = Histogram()
     for value in values:
         histogram.add(value)
-    counts, num = histogram.cumulated()
+    histogram.take_up()
+    *counts, num = histogram.cumulated()
     assert counts == sorted(counts)
-    assert num == len(values)
+    assert num == histogram.num == len(values)
     assert counts[0] == sum(value <= 2.0**-10 for value in values)
     assert counts[-1] == sum(value <= 512 for value in values)
 

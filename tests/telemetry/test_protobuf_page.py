@@ -26,7 +26,7 @@ def filled(endings: list[Any]) -> Metrics:
 def written(metrics: Metrics, page: Page | ProtobufPage) -> Any:
     for _ in metrics.write(page):
         pass
-    return samples(page) if isinstance(page, Page) else families(page.encode())
+    return samples(page) if isinstance(page, Page) else families(b"".join(page.pieces()))
 
 
 @given(st.lists(ENDINGS, max_size=12))
@@ -79,7 +79,7 @@ def test_gauges_and_unknown_values() -> None:
     page.optional(None, pool="b")
     page.family("none", "gauge", "Nothing is known.")
     page.optional(None)
-    (only,) = families(page.encode())
+    (only,) = families(b"".join(page.pieces()))
     assert (only.name, only.help, only.type) == ("g", "Help.", 1)
     assert [metric.gauge.value for metric in only.metric] == [1.5]
 

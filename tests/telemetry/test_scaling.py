@@ -80,7 +80,7 @@ def test_p99_is_that_of_the_rank() -> None:
 def test_what_is_not_known_has_no_sample() -> None:
     page = Page()
     write(page, Scaling().signals(snapshot(replica(0.5)), 1.0))
-    text = page.encode().decode()
+    text = b"".join(page.pieces()).decode()
     assert 'plimsoll_pool_headroom_ratio{pool="chat"} 0.5' in text
     assert "plimsoll_pool_ttft_p99_seconds{" not in text
     assert FIELDS.keys() <= set(PoolSignal.__struct_fields__)
