@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent
 GOVERNOR = (
     "adapters admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
     "governor hedgebudget hedging keeping lifecycle limits lines matrix months outliers placing plugins pool "
-    "predicting preferring prefill prefiller prefilling prefixes promises promptfloors queueing register replicas "
-    "request routing saturation settlement shedding slotline stepclock tenants tiers timers turns upkeep"
+    "poolsizing predicting preferring prefill prefiller prefilling prefixes promises promptfloors queueing register "
+    "replicas request routing saturation settlement shedding slotline stepclock tenants tiers timers turns upkeep"
 )
 SIM = (
     "agenda asking batch bound checks disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate "

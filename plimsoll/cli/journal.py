@@ -31,7 +31,8 @@ def journal(
     tenant
         Only what concerns this tenant; what concerns all of them concerns it too.
     kind
-        policy, budget (its state changed), decision (loans, actions, overrides, closes), unlogged, or request.
+        policy, budget (its state changed), decision (loans, actions, overrides, closes), replica (it serves
+        another pool), unlogged, or request.
     reason
         One reason, state or kind of decision: queue_full, degraded, close …; `docs/reasons.md` lists those of requests.
     since

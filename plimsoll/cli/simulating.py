@@ -173,9 +173,13 @@ class _Running:
                 self._too_long += settle.record.reason in _TOO_LONG
                 yield settle.record
             self._settled.clear()
-            if journal is not None and self._states:
-                journal.note(simulation.now, STATES_NOTE, encode(self._states))
-                self._states.clear()
+            if journal is not None:
+                if self._states:
+                    journal.note(simulation.now, STATES_NOTE, encode(self._states))
+                    self._states.clear()
+                for move in simulation.fleet.moves:
+                    journal.reassigned(move)
+            simulation.fleet.moves.clear()
             if until >= self._assess_at:
                 self._assess(until, journal)
             if not simulation.ended:

@@ -25,6 +25,7 @@ from plimsoll.governor.decisions import (
     Evict,
     Expire,
     Fail,
+    Reassign,
     Reject,
     RunPlugins,
     Settle,
@@ -67,6 +68,9 @@ class Books(Protocol):
 
     def settle(self, settle: Settle) -> None:
         """It ended."""
+
+    def reassigned(self, move: Reassign) -> None:
+        """A replica serves another pool. Raises DiskFull."""
 
     def flush(self) -> None:
         """What was appended survives the death of this process when this returns. Raises StorageError."""
@@ -153,6 +157,9 @@ class Carrier:
                     books.settle(decision)  # type: ignore[arg-type]  # checked by its class, which is cheap
                     for settled in self.settled:
                         settled(decision)  # type: ignore[arg-type]
+                elif kind is Reassign:
+                    ended = True
+                    books.reassigned(decision)  # type: ignore[arg-type]
                 elif kind is Dispatch or kind is Enqueue or kind is RunPlugins:
                     self._open(decision.request_id)  # type: ignore[union-attr]
             except Exception as fault:  # the other decisions of the batch are other requests'
@@ -169,7 +176,7 @@ class Carrier:
 
     def _broken(self, decision: Decision, fault: Exception) -> None:
         """It could not be carried out: its request is given up, when all that was decided with it is done."""
-        flight = None if isinstance(decision, Settle | WakeAt) else self._flight(decision.request_id)
+        flight = None if isinstance(decision, Settle | WakeAt | Reassign) else self._flight(decision.request_id)
         if flight is None:
             _log.error("a fault of the gateway itself, carrying out %s", type(decision).__name__, exc_info=fault)
         else:
@@ -183,6 +190,8 @@ class Carrier:
                 continue
             if isinstance(decision, Settle):
                 tenant = decision.record.tenant
+            elif isinstance(decision, Reassign):
+                tenant = ""
             else:
                 flight = self._flight(decision.request_id)
                 tenant = flight.tenant.name if flight else ""

@@ -1,5 +1,7 @@
 """What the governor tells the hands. Imperative, frozen, each with its reason."""
 
+from enum import StrEnum
+
 from msgspec import Struct
 
 from plimsoll.ledger.entry import Entry
@@ -87,6 +89,37 @@ class WakeAt(Struct, frozen=True, gc=False, tag=True):
     at: float
 
 
+class MoveStep(StrEnum):
+    """How far a replica on its way from one pool to another is."""
+
+    DRAINING = "draining"  # nothing new goes there; it ends what it runs
+    MOVED = "moved"  # it serves the other pool from now on
+    KEPT = "kept"  # it did not end in time what it runs, and stays
+
+
+class MoveReason(StrEnum):
+    """Why a replica is to serve another pool."""
+
+    DEMAND = "demand"  # the taker has more to do for each of its replicas
+    BOUNDS = "bounds"  # the policy says how many there may be
+    NONE_UP = "none_up"  # the taker has none that answers
+
+
+class Reassign(Struct, frozen=True, gc=False, tag=True):
+    """A replica serves another pool. The governor has done it; the hands write it down."""
+
+    at: float
+    replica: str
+    from_pool: str
+    to_pool: str
+    step: MoveStep
+    reason: MoveReason
+    num_from: int  # replicas that the pool has now
+    num_to: int
+    work_from: float  # what it has to do, in replicas: a running mean
+    work_to: float
+
+
 class Settle(Struct, frozen=True, gc=False, tag=True):
     """One row and its ledger entries, made once, together; written before the client's last byte is forwarded."""
 
@@ -94,4 +127,4 @@ class Settle(Struct, frozen=True, gc=False, tag=True):
     entries: tuple[Entry, ...]
 
 
-Decision = RunPlugins | Reject | Enqueue | Dispatch | Shed | Expire | Fail | Evict | WakeAt | Settle
+Decision = RunPlugins | Reject | Enqueue | Dispatch | Shed | Expire | Fail | Evict | WakeAt | Settle | Reassign

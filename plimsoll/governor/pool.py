@@ -41,6 +41,8 @@ class Pool:
         self.prompt_token_time = 0.0  # s a prompt token on an idle replica; with a profile …
         self.token_time = 0.0  # … and an output token
         self.replicas: list[Replica] = []
+        self.num_serving = 1  # of them, those that belong here now; 1 where none does
+        self.visitors: tuple[str, ...] = ()  # another pool's, which may be lent to this one
         self.prefillers: list[Prefiller] = []  # engines that only compute prompts
         self.lanes: list[Lane] = []
         self.lending = Lending([], None)
@@ -231,10 +233,7 @@ class Pool:
 
     def reachable(self, tried: int) -> bool:
         """Whether any replica is up that did not fail the request yet."""
-        for replica in self.replicas:  # noqa: SIM110 - as above
-            if replica.healthy and not replica.leaving and not replica.bit & tried:
-                return True
-        return False
+        return any(r.healthy and not r.leaving and not r.bit & tried for r in self.replicas)
 
     def _start_lending(self, waits: list[float]) -> None:
         before = self.lending
@@ -263,13 +262,19 @@ class Pool:
         prompts.held_time = (steps.decode(busy, half) - steps.decode(busy, 0)) / half
 
     def _place_replicas(self, names: tuple[str, ...]) -> None:
+        names = (*names, *self.visitors)
         for replica in self.replicas:
-            replica.leaving = replica.name not in names
+            replica.leaving, replica.away = replica.name not in names, False
         here = {replica.name for replica in self.replicas}
         for name in names:
             if name not in here:
                 self._place(name)
-        self.lending.prompts.num_replicas = max(1, len(names))
+        self.count_serving()
+
+    def count_serving(self) -> None:
+        """Replicas have come or gone."""
+        self.num_serving = max(1, sum([not replica.leaving for replica in self.replicas]))
+        self.lending.prompts.num_replicas = self.num_serving
 
     def _place(self, name: str) -> None:
         """A new replica takes the place of one that has left, else a new one."""

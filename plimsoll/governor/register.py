@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.months import Month
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.poolsizing import PoolSizing, shared
 from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
@@ -30,6 +31,7 @@ class Register:
         self.adapters: set[str] = set()  # names among the models that are LoRA adapters
         self.by_replica: dict[str, list[tuple[Pool, Replica]]] = {}
         self.prefillers: dict[str, Prefiller] = {}  # a URL belongs to one pool
+        self.sizings: list[PoolSizing] = []  # pools that lend each other replicas
         self._months: dict[str, Month] = {}
 
     def apply(self, policy: Policy, at: float) -> list[Request]:
@@ -147,7 +149,6 @@ class Register:
             self.tiers[tier.name] = queue
 
     def _apply_pools(self, policy: Policy) -> None:
-        by_name = {pool.name: pool for pool in self.pools}
         named = {pool.name for pool in policy.pools}
         for pool in self.pools:
             if pool.name not in named:
@@ -156,7 +157,10 @@ class Register:
         self.adapters, self.prefillers = set(), {}
         used = self._used_tiers(policy)
         for pool_policy in policy.pools:
-            pool = by_name.get(pool_policy.name) or self._new_pool(pool_policy.name)
+            self._pool_named(pool_policy.name)
+        self._invite(policy)
+        for pool_policy in policy.pools:
+            pool = self._pool_named(pool_policy.name)
             for replica in pool.replicas:
                 for request in replica.in_flight.values():
                     request.lane = self.lane_for(request)
@@ -168,8 +172,32 @@ class Register:
             for replica in pool.replicas:
                 if not replica.leaving:
                     self.by_replica.setdefault(replica.name, []).append((pool, replica))
+        self._share(policy)
 
-    def _new_pool(self, name: str) -> Pool:
+    def _invite(self, policy: Policy) -> None:
+        """Each of two pools that share replicas has a place for the other's."""
+        own = {pool.name: pool.replicas for pool in policy.pools}
+        for pool in self.pools:
+            pool.visitors = ()
+        for _, first, second in shared(policy):
+            for name, others in ((first, own[second]), (second, own[first])):
+                self._pool_named(name).visitors = others
+
+    def _share(self, policy: Policy) -> None:
+        """Those that shared before go on with what they have learnt and whom they have lent."""
+        before = {(sizing.own.pool.name, sizing.other.pool.name): sizing for sizing in self.sizings}
+        self.sizings = []
+        for rules, first, second in shared(policy):
+            sizing = before.get((first, second))
+            if sizing is None:
+                sizing = PoolSizing(rules, self._pool_named(first), self._pool_named(second))
+            sizing.apply(rules)
+            self.sizings.append(sizing)
+
+    def _pool_named(self, name: str) -> Pool:
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
         pool = Pool(name, len(self.pools))
         self.pools.append(pool)
         return pool

@@ -36,7 +36,8 @@ class Replica:
         self.reported_at = 0.0
         self.healthy = False
         self.says_full = False  # it queues for KV blocks, whatever our own count says
-        self.leaving = False  # the policy no longer names it: finishes what it runs
+        self.leaving = False  # the policy no longer names it, or it goes to another pool: finishes what it runs
+        self.away = False  # it serves another pool now (`poolsizing`); it is leaving as well
         self.backoff_until = 0.0
         self.num_busy = 0  # busy answers in a row
         self.started_at = 0.0  # it became healthy

@@ -99,6 +99,10 @@ class _Restoring:
     def pools(self, like: RequestArrived) -> list[tuple[Pool, Request, float]]:
         """Level of the ladder and what runs; returns who waits: its pool, itself, since when."""
         by_name = {pool.name: pool for pool in self._register.pools}
+        told = {state.pool: state for state in self._snapshot.pools}
+        for sizing in self._register.sizings:
+            if (known := told.get(sizing.own.pool.name)) is not None and known.adaptive is not None:
+                sizing.place({replica.replica for replica in known.replicas})
         for state in self._snapshot.pools:
             pool = by_name.get(state.pool)
             if pool is not None:

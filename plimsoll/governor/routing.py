@@ -153,7 +153,7 @@ def considered(pool: Pool, replica: Replica, request: Request, at: float) -> Con
 
 def _crowd(pool: Pool) -> float:
     """Requests on a replica beyond which its cache draws nobody."""
-    return HOTSPOT_RATIO * pool.num_in_flight / max(1, len(pool.replicas)) + HOTSPOT_SLACK
+    return HOTSPOT_RATIO * pool.num_in_flight / pool.num_serving + HOTSPOT_SLACK
 
 
 def held_tokens(pool: Pool, replica: Replica, request: Request) -> int:

@@ -8,7 +8,7 @@ What was sent since the last report is not in it. A replica that tells neither i
 from typing import Final
 
 from plimsoll.governor.pool import Pool
-from plimsoll.governor.replicas import Replica
+from plimsoll.governor.replicas import UNLIMITED, Replica
 
 QUEUE: Final = 5.0  # requests waiting inside the engine
 KV_USAGE: Final = 0.8
@@ -45,6 +45,11 @@ def holds(pool: Pool, at: float) -> bool:
         return False
     full = saturation(pool, at)
     return full is not None and full >= pool.saturation_limit
+
+
+def said_or_booked(pool: Pool, replica: Replica) -> float:
+    """How full a replica is, by what is booked there; by its own word where nothing bounds what is booked."""
+    return _reported(replica) if pool.by_reports or replica.limit >= UNLIMITED else replica.saturation()
 
 
 def _reported(replica: Replica) -> float:

@@ -5,6 +5,7 @@ from msgspec import Struct
 from plimsoll.governor.counts import Counts
 from plimsoll.governor.lifecycle import COMPLETED, DISPATCHED, QUEUED, STATES, STREAMING
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.poolsizing import PoolSizing
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.saturation import saturation
@@ -55,6 +56,22 @@ class PrefillerState(Struct, frozen=True):
     failed: int  # … that it did not compute; the replica did
 
 
+class SizingState(Struct, frozen=True):
+    """How a pool's number of replicas adapts."""
+
+    other: str  # the pool that it shares replicas with
+    least: int
+    most: int
+    serving: int  # replicas that it has now
+    serving_other: int
+    work: float  # what it has to do, in replicas: a running mean
+    work_other: float
+    moving: str  # replica that ends what it runs, to serve the other pool; "": none
+    moving_to: str
+    changed_at: float  # when a replica moved last
+    moves: int
+
+
 class PoolState(Struct, frozen=True):
     """One pool."""
 
@@ -68,6 +85,7 @@ class PoolState(Struct, frozen=True):
     hedges: int = 0  # second replicas asked
     hedges_won: int = 0  # … that showed the first token
     prefillers: tuple[PrefillerState, ...] = ()
+    adaptive: SizingState | None = None  # None: it keeps its own replicas
 
 
 class TenantState(Struct, frozen=True):
@@ -156,7 +174,7 @@ def _counts(counts: Counts) -> CountState:
 
 def _pool(register: Register, pool: Pool, at: float) -> PoolState:
     names = [tier.name for tier in register.ranked] if len(pool.lanes) == len(register.ranked) else ["all"]
-    replicas = tuple([_replica(pool, replica, names, at) for replica in pool.replicas])
+    replicas = tuple([_replica(pool, replica, names, at) for replica in pool.replicas if not replica.away])
     prefillers = tuple(
         [
             PrefillerState(p.name, p.healthy, p.routable(at), p.pending_prompt, p.num_sent, p.num_failed)
@@ -165,9 +183,20 @@ def _pool(register: Register, pool: Pool, at: float) -> PoolState:
     )
     hedges = (0, 0) if pool.hedges is None else (pool.hedges.num, pool.hedges.num_won)
     full, level = saturation(pool, at), 0 if pool.ladder is None else pool.ladder.level
+    sizing = next((_sizing(one) for one in register.sizings if one.own.pool is pool), None)
     return PoolState(
-        pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, full, replicas, level, *hedges, prefillers
-    )
+        pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, full, replicas, level, *hedges, prefillers,
+        sizing,
+    )  # fmt: skip
+
+
+def _sizing(sizing: PoolSizing) -> SizingState:
+    own, other, moving = sizing.own, sizing.other, sizing.moving
+    return SizingState(
+        other.pool.name, sizing.rules.min, sizing.rules.max, len(own.serving()), len(other.serving()), own.work,
+        other.work, "" if moving is None else moving.name, "" if moving is None else sizing.taker.pool.name,
+        sizing.changed_at, sizing.num_moves,
+    )  # fmt: skip
 
 
 def _tenant(account: Account, at: float) -> TenantState:

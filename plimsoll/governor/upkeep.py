@@ -43,6 +43,8 @@ class Upkeep:
                     replica.forget_prompts(event.at - PROMPT_PATIENCE)
         for pool in self._register.pools:
             look_at_ladder(pool, event.at)
+        for sizing in self._register.sizings:
+            self._dispatcher.outbox.decisions.extend(sizing.look(event.at))
         self._fill_everywhere(event.at)
 
     def budgets_reported(self, event: BudgetsReported) -> None:

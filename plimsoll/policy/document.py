@@ -95,10 +95,9 @@ def known_keys() -> list[str]:
     """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
     faults = Faults()
     whole = "service: {}\ntiers: [{objectives: [{}], run: {}, classes: {}}]\ntenants: [{limits: {adapt: {}}}]\n"
-    whole += "pools: [{tls: {}, exporters: {}}]\nbudget: {exceptions: [{}], changes: [{}]}\nalerts: {channels: [{}]}\n"
-    whole += "degradation: {when: {}}\nscheduling: {classes: [{}], hedging: {}}\ngateway: {timeouts: {}}\nstorage: {}\n"
-    whole += "plugins: [{settings: {}}]\n"
-    top = compose(whole, faults)
+    whole += "pools: [{tls: {}, adaptive: {}, exporters: {}}]\nbudget: {exceptions: [{}], changes: [{}]}\n"
+    whole += "alerts: {channels: [{}]}\ndegradation: {when: {}}\nscheduling: {classes: [{}], hedging: {}}\n"
+    top = compose(whole + "gateway: {timeouts: {}}\nstorage: {}\nplugins: [{settings: {}}]\n", faults)
     if top is not None:
         _read(top, "")
     return list(faults.asked)

@@ -91,6 +91,16 @@ class Tenant(Struct, frozen=True):
     tiers: tuple[str, ...] = ()  # other tiers it may ask for by header
 
 
+class Adaptive(Struct, frozen=True):
+    """A pool that shares its replicas with another: how many it has follows what the two have to do, within bounds."""
+
+    pool: str  # the other one
+    max: int
+    min: int = 1
+    dwell: float = 30.0  # s between two moves at least; what there is to do is a mean over half of it
+    above: float = 0.75  # use of a pool's replicas from which it asks for one of the other's
+
+
 class Pool(Struct, frozen=True):
     """A set of replicas with one purpose. Prompt ranges are half-open: min <= n < max."""
 
@@ -114,6 +124,7 @@ class Pool(Struct, frozen=True):
     exporters: Exporters = Exporters()
     sla_class: str = ""  # by which tiers name it; "": every tier may use it, after those that it names
     built_for: float | None = None  # s to a first token that pools of its class are built for
+    adaptive: Adaptive | None = None  # None: it has its own replicas
     overrides: str = ""  # JSON: what differs from the profile, section by section; "" where nothing does
 
     @property

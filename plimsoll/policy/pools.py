@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from plimsoll.policy.beside import EngineTls, Exporters
 from plimsoll.policy.policy import Pool
+from plimsoll.policy.poolsharing import check_sharing, read_adaptive
 from plimsoll.policy.section import Section
 from plimsoll.policy.tiers import read_name
 from plimsoll.units import format_tokens, parse_tokens
@@ -48,6 +49,7 @@ def read_pools(top: Section, profile_check: ProfileCheck | None = None) -> tuple
             section.fault("overrides" if pool.overrides else "profile", wrong)
     _check_ranges(top, sections, pools)
     _check_aliases(sections, pools)
+    check_sharing(sections, pools)
     return pools
 
 
@@ -76,6 +78,7 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         exporters=_read_exporters(section),
         sla_class=section.text("sla_class"),
         built_for=section.duration("built_for", None),
+        adaptive=read_adaptive(section),
         overrides=_read_overrides(section),
     )
     section.done()

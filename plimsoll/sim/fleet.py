@@ -8,6 +8,7 @@ from msgspec import structs
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
+from plimsoll.governor.decisions import Reassign
 from plimsoll.governor.events import ReplicaReport, ReplicasReported
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.agenda import Wakes
@@ -58,6 +59,7 @@ class Fleet:
                 self.adapters.append(pool.adapters)
         self.wakes = Wakes(len(self.replicas))
         self.down: set[int] = set()
+        self.moves: list[Reassign] = []  # from pool to pool, since somebody took them
         self._ended: dict[int, Counts] = {}  # by number: what processes that are gone had done
         self._becomes: dict[int, deque[EngineProfile | None]] = defaultdict(deque)  # by number: at each coming up
 

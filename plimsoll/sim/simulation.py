@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
-from plimsoll.governor.decisions import Decision, Dispatch, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
+from plimsoll.governor.decisions import Decision, Dispatch, Evict, Expire, Fail, Reassign, Reject, Settle, Shed, WakeAt
 from plimsoll.governor.events import (
     AttemptFailed,
     BudgetsReported,
@@ -60,8 +60,7 @@ class Simulation:
         sketches: bool = True,
     ) -> None:
         self.policy = policy
-        self.now = start_at
-        self.start_at = start_at
+        self.now = self.start_at = start_at
         self.num_arrived = self.num_events = 0
         self.governor = Governor(policy, profiles)
         self._arrivals: Iterator[Arrival] = iter(arrivals)
@@ -241,6 +240,8 @@ class Simulation:
             self._checks.ask(decision, self.now)
         elif isinstance(decision, Reject | Shed | Expire | Fail):
             self._flights.pop(decision.request_id, None)
+        elif isinstance(decision, Reassign):
+            self.fleet.moves.append(decision)
         elif isinstance(decision, Evict):
             flight = self._flights.get(decision.request_id)
             if flight is not None and flight.job is not None:
@@ -270,7 +271,7 @@ class Simulation:
             flight = self._flights.get(output.job.id)
             if flight is None:
                 continue
-            hedge = False
+            hedge, kind = False, output.kind
             if self._races.places or output.job is not flight.job:
                 whose = self._races.judge(flight, output)
                 while self._races.lost:
@@ -278,7 +279,6 @@ class Simulation:
                 if whose == NOT_ITS:
                     continue
                 hedge = whose == SECOND
-            kind = output.kind
             if kind == FINISHED:
                 self._finish(flight, output.job, output.job.output_tokens, output.at, bound.COMPLETED, bound.DONE)
             elif kind == FIRST_TOKEN and flight.streaming:

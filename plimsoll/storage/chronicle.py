@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from plimsoll.errors import UsageError
 from plimsoll.governor import recording
+from plimsoll.governor.decisions import MoveStep, Reassign
 from plimsoll.governor.events import BudgetsReported, BudgetState
 from plimsoll.ledger.actions import Action, Override
 from plimsoll.ledger.decided import CloseEvidence, Corrected, Decided, DecisionKind, PoolEvidence, Undone
@@ -26,13 +27,15 @@ from plimsoll.storage.rows import (
     BUDGETS_NOTE,
     DECISION_NOTE,
     POLICY_NOTE,
+    REASSIGN_NOTE,
     UNLOGGED_NOTE,
     Unlogged,
     decode_decision,
+    decode_reassign,
     decode_settle,
 )
 
-KINDS: Final = ("policy", "budget", "decision", "unlogged", "request")
+KINDS: Final = ("policy", "budget", "decision", "replica", "unlogged", "request")
 """What an entry can be: `request` are those that did not simply complete."""
 
 
@@ -137,6 +140,17 @@ def _note(note: Note, states: dict[tuple[str, str], BudgetState]) -> Iterator[Jo
         told = recording.decode(note.data)
         if isinstance(told, BudgetsReported):
             yield from _changes(told, states)
+    elif note.kind == REASSIGN_NOTE:
+        yield _reassigned(decode_reassign(note.data))
+
+
+def _reassigned(move: Reassign) -> JournalEntry:
+    steps = {MoveStep.DRAINING: "is to go", MoveStep.MOVED: "goes", MoveStep.KEPT: "did not empty in time to go"}
+    text = (
+        f"{move.replica} {steps[move.step]} from pool {move.from_pool} ({move.num_from} left, work for "
+        f"{move.work_from:.1f}) to {move.to_pool} (has {move.num_to}, work for {move.work_to:.1f}): {move.reason.value}"
+    )
+    return JournalEntry(move.at, "replica", "", move.reason.value, text, msgspec.to_builtins(move))
 
 
 def _decision(at: float, decided: Decided) -> Iterator[JournalEntry]:

@@ -17,7 +17,7 @@ from typing import Final, Literal, Self
 from msgspec import Struct
 
 from plimsoll.errors import DiskFull, PlimsollError, StorageError
-from plimsoll.governor.decisions import Settle
+from plimsoll.governor.decisions import Reassign, Settle
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.codec import Note, Open, RowKind, encode
 from plimsoll.storage.appender import Appender, remove_after
@@ -27,7 +27,7 @@ from plimsoll.storage.interrupted import settlement
 from plimsoll.storage.keeper import NO_ROOM
 from plimsoll.storage.policies import decode_policy, encode_policy
 from plimsoll.storage.recovery import recover
-from plimsoll.storage.rows import POLICY_NOTE, UNLOGGED_NOTE, Checkpoint, Unlogged, encode_settle
+from plimsoll.storage.rows import POLICY_NOTE, REASSIGN_NOTE, UNLOGGED_NOTE, Checkpoint, Unlogged, encode_settle
 from plimsoll.storage.segment import HEADER_BYTES, base_of, segments
 
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
@@ -213,6 +213,10 @@ class Journal:
         self._appender.append(RowKind.NOTE, payload)
         if kind == POLICY_NOTE:
             self._policy = data
+
+    def reassigned(self, move: Reassign) -> None:
+        """A replica serves another pool. DiskFull where there is no room."""
+        self.note(move.at, REASSIGN_NOTE, encode(move))
 
     def policy(self, at: float, policy: Policy) -> None:
         """That policy is in force from now on: called at start and at each reload; one that is already is not noted."""

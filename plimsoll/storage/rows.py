@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from plimsoll.governor.decisions import Settle
+from plimsoll.governor.decisions import Reassign, Settle
 from plimsoll.ledger.decided import Decided
 from plimsoll.ledger.entry import Entry
 from plimsoll.requestlog.codec import Open, decode_note, encode
@@ -29,6 +29,10 @@ BUDGETS_NOTE: Final = "budgets"
 
 STATES_NOTE: Final = "states"
 """Kind of the note with replicas' states in one window of time: data is a msgpack array of `ReplicaWindow`."""
+
+
+REASSIGN_NOTE: Final = "reassign"
+"""Kind of the note that says that a replica serves another pool: data is a msgpack `Reassign`."""
 
 
 class Brief(Struct, frozen=True, array_like=True, gc=False):
@@ -100,6 +104,7 @@ class Unlogged(Struct, frozen=True):
 _settled_decoder: Final = msgspec.msgpack.Decoder(_Settled)
 _posted_decoder: Final = msgspec.msgpack.Decoder(Posted)
 _record_decoder: Final = msgspec.msgpack.Decoder(Record)
+_reassign_decoder: Final = msgspec.msgpack.Decoder(Reassign)
 _decision_decoder: Final = msgspec.msgpack.Decoder(Decided)
 _checkpoint_decoder: Final = msgspec.msgpack.Decoder(Checkpoint)
 _entries_decoder: Final = msgspec.msgpack.Decoder(tuple[Entry, ...])
@@ -130,6 +135,11 @@ def brief_of_posted(posted: Posted) -> Brief:
 def decode_decision(data: bytes | memoryview) -> Decided:
     """The decision of a `decision` note."""
     return _decision_decoder.decode(data)
+
+
+def decode_reassign(data: bytes | memoryview) -> Reassign:
+    """The move of a `reassign` note."""
+    return _reassign_decoder.decode(data)
 
 
 def decode_checkpoint(data: bytes | memoryview) -> Checkpoint:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from plimsoll.governor.decisions import Settle
-from plimsoll.governor.snapshot import Snapshot
+from plimsoll.governor.snapshot import PoolState, Snapshot
 from plimsoll.policy.policy import Policy
 from plimsoll.telemetry.exposition import Exposition
 from plimsoll.telemetry.owners import Owner
@@ -114,11 +114,32 @@ def write_snapshot(page: Exposition, snapshot: Snapshot) -> None:
     page.family("plimsoll_hedges_won_total", "counter", "Second replicas that showed the first token.")
     for pool in snapshot.pools:
         page.sample(pool.hedges_won, pool=pool.pool)
+    _write_sizes(page, [pool for pool in snapshot.pools if pool.adaptive is not None])
     page.family("plimsoll_rule_faults_total", "counter", "Times that a rule of another package failed.")
     for rule in snapshot.rules:
         page.sample(rule.num_faults, kind=rule.kind, rule=rule.name)
     page.family("plimsoll_policy_info", "gauge", "The policy in force.")
     page.sample(1, version=snapshot.policy_version)
+
+
+def _write_sizes(page: Exposition, pools: list[PoolState]) -> None:
+    """Of pools that share their replicas with another."""
+    if not pools:
+        return
+    page.family("plimsoll_pool_replicas", "gauge", "Replicas that serve a pool now, of pools that share them.")
+    for pool in pools:
+        if pool.adaptive is not None:
+            page.sample(pool.adaptive.serving, pool=pool.pool)
+            page.sample(pool.adaptive.serving_other, pool=pool.adaptive.other)
+    page.family("plimsoll_pool_work_replicas", "gauge", "What such a pool has to do, in replicas: a running mean.")
+    for pool in pools:
+        if pool.adaptive is not None:
+            page.sample(pool.adaptive.work, pool=pool.pool)
+            page.sample(pool.adaptive.work_other, pool=pool.adaptive.other)
+    page.family("plimsoll_pool_moves_total", "counter", "Replicas that went from one of the two pools to the other.")
+    for pool in pools:
+        if pool.adaptive is not None:
+            page.sample(pool.adaptive.moves, pool=pool.pool)
 
 
 REPLICA: Final = (

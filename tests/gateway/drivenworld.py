@@ -9,7 +9,7 @@ from plimsoll.gateway.channel import Decider, DirectChannel
 from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.hands import Attempt, ClientRequest, Ended, Hands, Headers, Usage
 from plimsoll.gateway.plugin import RunPlugins, no_plugins
-from plimsoll.governor.decisions import Decision, Settle
+from plimsoll.governor.decisions import Decision, Reassign, Settle
 from plimsoll.governor.events import Event, RequestArrived
 from plimsoll.policy.policy import GatewayRules, Policy, Pool, Service, Tenant, Tier, UpstreamTrust
 from plimsoll.slo.outcome import Outcome, Phase, Reason
@@ -64,6 +64,7 @@ class RememberedBooks:
         self.log = log
         self.accepting = True
         self.settled: list[Settle] = []
+        self.moves: list[Reassign] = []
 
     def opened(self, request_id: int, *_: Any, **__: Any) -> None:
         self.log.append("opened")
@@ -71,6 +72,10 @@ class RememberedBooks:
     def settle(self, settle: Settle) -> None:
         self.settled.append(settle)
         self.log.append("settle")
+
+    def reassigned(self, move: Reassign) -> None:
+        self.moves.append(move)
+        self.log.append("reassigned")
 
     def flush(self) -> None:
         self.log.append("flush")

@@ -8,7 +8,21 @@ import pytest
 
 from plimsoll.gateway.hands import ClientRequest, Usage
 from plimsoll.gateway.usage import read_usage
-from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Evict, Expire, Fail, Reject, Settle, Shed, WakeAt
+from plimsoll.governor.decisions import (
+    Decision,
+    Dispatch,
+    Enqueue,
+    Evict,
+    Expire,
+    Fail,
+    MoveReason,
+    MoveStep,
+    Reassign,
+    Reject,
+    Settle,
+    Shed,
+    WakeAt,
+)
 from plimsoll.governor.events import (
     AttemptFailed,
     Criticality,
@@ -16,6 +30,7 @@ from plimsoll.governor.events import (
     Endpoint,
     FirstToken,
     PolicyChanged,
+    ReplicasReported,
     RequestArrived,
     RequestCancelled,
     RequestFinished,
@@ -416,3 +431,12 @@ def test_an_end_without_a_dispatch_is_a_bug(world: World) -> None:
     with pytest.raises(TypeError):
         exchange.end()
     assert exchange.phase is Phase.QUEUE
+
+
+def test_a_replica_that_goes_to_another_pool_is_written_down() -> None:
+    world = World()
+    move = Reassign(1.0, "http://r1", "chat", "long", MoveStep.MOVED, MoveReason.DEMAND, 1, 2, 0.3, 1.8)
+    world.governor.script[ReplicasReported] = lambda event: [move]
+    world.driver.replicas_reported(())
+    assert world.books.moves == [move]
+    assert world.log == ["reassigned", "flush"]

@@ -8,7 +8,7 @@ from plimsoll.cli.serve import serve
 from plimsoll.gateway import labels, vouching
 from plimsoll.gateway.dialects.dialect import DIALECTS
 from plimsoll.gateway.routes import ENGINE_ADMIN, GOVERNED
-from plimsoll.governor.snapshot import PoolState, QueueState, ReplicaState, Snapshot
+from plimsoll.governor.snapshot import PoolState, QueueState, ReplicaState, SizingState, Snapshot
 from plimsoll.telemetry import scaling
 from plimsoll.telemetry.exposition import Page
 from plimsoll.telemetry.prometheus import Metrics, write_snapshot
@@ -32,7 +32,8 @@ def test_metrics() -> None:
     for _ in Metrics().write(page):
         pass
     replica = ReplicaState("r", True, True, False, 0, 0, 1, "blocks", 0.0, {}, {}, 0, 0, 0.0, 0.0)
-    pool = PoolState("p", "m", 0, 0, 0.0, (replica,))
+    sizing = SizingState("q", 1, 2, 1, 1, 0.0, 0.0, "", "", 0.0, 0)
+    pool = PoolState("p", "m", 0, 0, 0.0, (replica,), adaptive=sizing)
     queue = QueueState("p", "t", "a", 1, 0.0)
     snapshot = Snapshot(0.0, "v", False, 0, (pool,), (queue,), ())
     write_snapshot(page, snapshot)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.engine import profiles
-from plimsoll.governor.decisions import Decision, Dispatch, RunPlugins, Settle, WakeAt
+from plimsoll.governor.decisions import Decision, Dispatch, MoveStep, Reassign, RunPlugins, Settle, WakeAt
 from plimsoll.policy.matrix import TierClasses
 from plimsoll.policy.plugins import Plugin
-from plimsoll.policy.policy import Degradation, Policy, Trigger
+from plimsoll.policy.policy import Adaptive, Degradation, Policy, Trigger
 from plimsoll.policy.presets import preset
 from plimsoll.sim.arrival import Arrival
 from plimsoll.sim.simulation import Simulation
@@ -184,3 +184,21 @@ def test_a_difference_would_be_seen() -> None:
     assert not close({"x": 1}, {"x": 2})
     with pytest.raises(ValueError, match="shorter"):
         list(zip([1], [], strict=True))
+
+
+def test_pools_that_share_replicas_lend_them_alike() -> None:
+    """Long prompts come when the short ones have gone, and a replica with them: its moves are decisions like others."""
+    (pool,) = KEYED.pools
+    mixed = msgspec.structs.replace(pool, name="mixed", replicas=("http://r1", "http://r2"), max_prompt_tokens=600)
+    rules = Adaptive("mixed", 2, dwell=2.0)
+    long = msgspec.structs.replace(
+        pool, name="long", replicas=("http://r3",), min_prompt_tokens=600, max_prompt_tokens=None, adaptive=rules
+    )
+    policy = msgspec.structs.replace(KEYED, pools=(mixed, long))
+    history = [
+        Wanted(0.05, ("acme", "noisy", "eel")[i % 3], 0, 6000 if 20 < i < 100 else 400, 140, 200, 1, inf, True)
+        for i in range(160)
+    ]
+    moves = [decision for decision in same(policy, history) if isinstance(decision, Reassign)]
+    assert {move.to_pool for move in moves} == {"long", "mixed"}
+    assert {move.step for move in moves} >= {MoveStep.DRAINING, MoveStep.MOVED}
