@@ -26,8 +26,9 @@ GOVERNOR = (
     "replicas request routing saturation settlement shedding slotline stepclock tenants tiers timers turns upkeep"
 )
 SIM = (
-    "agenda asking batch bound checks disaggregated engine engines enginequeue fitting fleet flight gaps gaptally gate "
-    "holding job kvcache kvtiers races replica simulation speculation stepbatch steplog stepping"
+    "agenda asking batch bound checks chunks disaggregated engine engines enginequeue fitting fleet flight gaps "
+    "gaptally gate holding job kvcache kvtiers races replica simulation speculation stepbatch steplog stepping "
+    "tracetelling"
 )
 GATEWAY = (
     "answer attempts auth carrier channel checking clock connection cors driver enginehead exchange flight hands "

@@ -48,7 +48,8 @@ from plimsoll.sim.job import FINISHED, Job
 from plimsoll.sim.replica import Replica
 from plimsoll.sim.simulation import Simulation
 from plimsoll.sim.tenantprofile import Lengths, TenantProfile
-from plimsoll.sim.tracetraffic import Sender, TraceTraffic
+from plimsoll.sim.tracesender import Sender
+from plimsoll.sim.tracetraffic import TraceTraffic
 from plimsoll.sim.workload import Workload
 from plimsoll.storage import traces
 

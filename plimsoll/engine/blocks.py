@@ -54,3 +54,20 @@ def _chained(blocks: Iterable[bytes | tuple[int, ...]], seed: int) -> tuple[int,
 def _digest(block: bytes | tuple[int, ...]) -> int:
     data = block if isinstance(block, bytes) else b"".join(token.to_bytes(8, "little", signed=True) for token in block)
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
+
+
+def agreement(first: tuple[object, ...], second: tuple[object, ...], low: int, high: int) -> int:
+    """Up to where two prompts have the same chained hashes, at least `low`, which is known, and at most `high`.
+
+    By bisection: who agrees at a place agrees before it.
+    """
+    if low >= high or first is second or first[high - 1] == second[high - 1]:
+        return max(low, high)
+    high -= 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[middle - 1] == second[middle - 1]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

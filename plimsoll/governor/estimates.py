@@ -27,8 +27,7 @@ class Histogram:
         self._window = window
         self._num_windows = num_windows
         self.counts: list[int] = [0] * _NUM_BUCKETS
-        self._current: dict[int, int] = {}
-        self._older: list[dict[int, int]] = []
+        self._older: list[dict[int, int]] = []  # ended windows; whatever else is counted came since
         self._in_window = 0
         self._cursors: list[Cursor] = []
 
@@ -41,7 +40,6 @@ class Histogram:
     def add(self, value: float) -> None:
         """Take one number; what is not positive counts as the smallest."""
         index = bucket_of(value)
-        self._current[index] = self._current.get(index, 0) + 1
         self.counts[index] += 1
         self.num += 1
         for cursor in self._cursors:
@@ -53,7 +51,6 @@ class Histogram:
     def add_many(self, value: float, num: int) -> None:
         """The same number so often; for histograms whose windows end by the caller's clock."""
         index = bucket_of(value)
-        self._current[index] = self._current.get(index, 0) + num
         self.counts[index] += num
         self.num += num
         for cursor in self._cursors:
@@ -61,8 +58,7 @@ class Histogram:
 
     def roll(self) -> None:
         """End the window; what is older than `num_windows` is forgotten."""
-        self._older.append(self._current)
-        self._current = {}
+        self._older.append(self._of_this_window())
         self._in_window = 0
         if len(self._older) < self._num_windows:
             return
@@ -71,6 +67,13 @@ class Histogram:
             self.num -= num
             for cursor in self._cursors:
                 cursor.moved(index, -num)
+
+    def _of_this_window(self) -> dict[int, int]:
+        left = {index: num for index, num in enumerate(self.counts) if num}
+        for window in self._older:
+            for index, num in window.items():
+                left[index] -= num
+        return {index: num for index, num in left.items() if num}
 
 
 class Cursor:

@@ -202,32 +202,28 @@ class Pool:
     def _max_context(self) -> int | None:
         if self.policy.max_context is not None:
             return self.policy.max_context
-        told = [r.report.max_context for r in self.replicas if r.report is not None and r.report.max_context]
+        told = [replica.told_context for replica in self.replicas if replica.told_context]
         if told:
             return max(told)
         return None if self.profile is None else self.profile.max_context
 
     def reported(self, replica: Replica, report: ReplicaReport) -> None:
         """A replica's own word."""
-        before = replica.report
-        if replica.healthy and not report.healthy:
-            self.prefixes.forget(replica.bit)  # when it comes back its cache is empty
+        first, was_healthy = replica.report is None, replica.healthy
+        blocks, block_size, context = replica.told_blocks, replica.told_block_size, replica.told_context
         replica.reported(report)
-        if (
-            before is None
-            or (report.kv_blocks is not None and report.kv_blocks != before.kv_blocks)
-            or (report.block_size is not None and report.block_size != before.block_size)
-        ):
+        if was_healthy and not replica.healthy:
+            self.prefixes.forget(replica.bit)  # when it comes back its cache is empty
+        if first or _says_anew(replica.told_blocks, blocks) or _says_anew(replica.told_block_size, block_size):
             self.resize(replica)
             self._size_prefixes()
-        if before is None or before.max_context != report.max_context:
+        if first or replica.told_context != context:
             self._bound_prompts()
 
     def has_hope(self) -> bool:
         """Whether a replica's last report was good: it may be full, busy or just have refused a connection."""
-        for replica in self.replicas:
-            report = replica.report
-            if report is not None and report.healthy and not replica.leaving:
+        for replica in self.replicas:  # noqa: SIM110 - a generator costs more, and this is on the path
+            if replica.says_well and not replica.leaving:
                 return True
         return False
 
@@ -297,3 +293,8 @@ def wait_of(tier: Tier) -> float:
         return tier.wait
     thresholds = [objective.below for objective in tier.objectives if objective.sli is Sli.TTFT]
     return min(thresholds, default=DEFAULT_WAIT)
+
+
+def _says_anew(now: int | None, before: int | None) -> bool:
+    """Whether a report tells a figure, and another one than the report before."""
+    return now is not None and now != before

@@ -7,12 +7,16 @@ requests). Each lane (tier queue) holds a floor of units (`room`), and of slots 
 from heapq import heappop, heappush
 from typing import Final
 
+from msgspec.structs import astuple
+
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.adapters import LoadedAdapters
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.floors import Floors
 from plimsoll.governor.predicting import Predictor
 from plimsoll.governor.request import Request
+
+_astuple: Final = astuple  # bound once: compiled code looks names of the uncompiled world up by their text
 
 UNLIMITED: Final = 1 << 40
 DEFAULT_SLOTS: Final = 256  # vLLM's own default, where neither engine, profile nor policy says anything
@@ -33,6 +37,10 @@ class Replica:
         self.bit = 1 << index
         # health, by reports and by what attempts met
         self.report: ReplicaReport | None = None  # None: it has not reported yet
+        self.says_well = False  # in its last report, whatever attempts have met since
+        self.told_blocks: int | None = None  # there: KV blocks, …
+        self.told_block_size: int | None = None
+        self.told_context: int | None = None  # … and the longest context
         self.reported_at = 0.0
         self.healthy = False
         self.says_full = False  # it queues for KV blocks, whatever our own count says
@@ -78,16 +86,24 @@ class Replica:
 
     def reported(self, report: ReplicaReport) -> None:
         """Its own word: the one thing that makes a replica healthy again."""
-        if report.healthy and not self.healthy:
-            self.started_at = report.reported_at
+        was_healthy = self.healthy
+        waiting: int | None
+        usage: float | None
+        # fmt: off
+        (
+            _, self.healthy, self.reported_at, _, waiting, usage, self.told_blocks, self.told_block_size, _, _, _,
+            self.told_context, adapters, slots, _,
+        ) = _astuple(report)
+        # fmt: on
+        if self.healthy and not was_healthy:
+            self.started_at = self.reported_at
         if self.loaded is not None:
-            if self.healthy and not report.healthy:
+            if was_healthy and not self.healthy:
                 self.loaded.forget()
-            self.loaded.told(report.adapters, report.adapter_slots)
+            self.loaded.told(adapters, slots)
         self.report = report
-        self.reported_at = report.reported_at
-        self.healthy = report.healthy
-        self.says_full = bool(report.waiting) and report.kv_usage is not None and report.kv_usage >= FULL_KV_USAGE
+        self.says_well = self.healthy
+        self.says_full = bool(waiting) and usage is not None and usage >= FULL_KV_USAGE
 
     def refused(self) -> None:
         """A connection was refused or broke: nothing more goes there until it reports well again."""
@@ -106,9 +122,7 @@ class Replica:
         self, profile: EngineProfile | None, max_concurrency: int | None, oversubscription: float, *, reserve_kv: bool
     ) -> None:
         """Take capacity from the last report, else from the profile, else count slots; what is booked is rebooked."""
-        report = self.report
-        blocks = report.kv_blocks if report is not None else None
-        block_size = report.block_size if report is not None else None
+        blocks, block_size = self.told_blocks, self.told_block_size
         if profile is not None:
             blocks = profile.num_blocks * profile.num_engines if blocks is None else blocks
             block_size = profile.block_size if block_size is None else block_size

@@ -45,7 +45,7 @@ class Batch(Holding):
 
     def _keep_running(self) -> list[Job]:
         preempted: list[Job] = []
-        needed = self._residues[(self.num_steps + 1) % self._block]
+        needed = self.needed_at(self.num_steps + 1)
         if needed <= self.kv.num_free:
             self.kv.allocate(needed)
         else:
@@ -67,7 +67,7 @@ class Batch(Holding):
         self._unserved = set()
 
     def _continue_prompt(self, job: Job, preempted: list[Job]) -> None:
-        chunk = min(job.target - job.computed, self._max_batched_tokens - len(self.decoding))
+        chunk = min(job.target - job.computed, self.max_batched_tokens - len(self.decoding))
         needed = blocks_for(job.computed + chunk, self._block) - blocks_for(job.computed, self._block)
         if self._make_room(needed, job, preempted):
             self.kv.allocate(needed)
@@ -102,7 +102,7 @@ class Batch(Holding):
     # The waiting.
 
     def _admit(self) -> None:
-        budget = self._max_batched_tokens - len(self.decoding)
+        budget = self.max_batched_tokens - len(self.decoding)
         for job in self.prefills:
             budget -= job.chunk
         while budget > 0 and self.queue.num_waiting and len(self.decoding) + len(self.prefills) < self._max_seqs:
@@ -151,7 +151,7 @@ class Batch(Holding):
             self.leave(job)
         else:
             computed = job.computed
-        self.kv.free(job.extents, blocks_for(computed, self._block) - job.shared)
+        self.kv.free(job.extents, job.num_hashes, blocks_for(computed, self._block) - job.shared)
         job.state = ENDED
 
     def drop(self, job: Job) -> None:
@@ -160,14 +160,14 @@ class Batch(Holding):
             self.queue.remove(job)
             self.kv.forget(job.id)
         elif job.state == PREFILL:
-            self.kv.free(job.extents, blocks_for(job.computed + job.chunk, self._block) - job.shared)
+            self.kv.free(job.extents, job.num_hashes, blocks_for(job.computed + job.chunk, self._block) - job.shared)
             self.prefills = [other for other in self.prefills if other is not job]
             if self.partial is job:
                 self.partial = None
         else:
             held = self.computed(job) + 1
             self.leave(job)
-            self.kv.free(job.extents, blocks_for(held, self._block) - job.shared)
+            self.kv.free(job.extents, job.num_hashes, blocks_for(held, self._block) - job.shared)
         job.state = ENDED
 
     def computed(self, job: Job) -> int:
@@ -215,6 +215,10 @@ class Batch(Holding):
         for number in range(first, first + num % self._block):
             needed += self._residues[number % self._block]
         return needed
+
+    def needed_at(self, number: int) -> int:
+        """Blocks that the decoding jobs need at the start of that step."""
+        return self._residues[number % self._block]
 
     def last_with_blocks(self) -> int:
         """Number of the last step for which all decoding jobs find blocks; at least the step that runs now."""

@@ -7,7 +7,7 @@ from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.sim.job import Job, Output
-from plimsoll.sim.kvcache import KvCache
+from plimsoll.sim.kvcache import KvCache, reach
 from plimsoll.slo.measured import Timing, TokenRun
 
 
@@ -82,7 +82,7 @@ class Engine:
 
     def resident(self, job: Job) -> int:
         """How many of a job's prefix hashes would be found in HBM now."""
-        return len(self.kv.match(job.hashes, (job.prompt_tokens - 1) // job.hash_tokens))
+        return reach(self.kv.match(job.hashes, (job.prompt_tokens - 1) // job.hash_tokens))
 
     def counts(self) -> Counts:
         """What it has done so far."""

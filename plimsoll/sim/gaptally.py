@@ -66,8 +66,19 @@ class GapTally(StepLog):
 
     def add(self, first: int, start_at: float, gap: float, growth: float, num: int, *, extends: bool) -> None:
         """`num` steps from number `first` on have ended; durations `gap`, `gap + growth` …"""
-        begin = 0
-        splits = self._splits
+        largest = gap + growth * (num - 1) if growth > 0.0 else gap
+        if self._sketched or largest > self._lowest:
+            self._count_all(first, gap, growth, num)
+        peaks, steps = self._peaks, self._peak_steps
+        while peaks and peaks[-1] <= largest:
+            peaks.pop()
+            steps.pop()
+        peaks.append(largest)
+        steps.append(first + num - 1)
+
+    def _count_all(self, first: int, gap: float, growth: float, num: int) -> None:
+        """Count steps, and note what was counted where jobs pass into another class."""
+        begin, splits = 0, self._splits
         while splits and splits[0][0] < first + num:
             step, order, job = bound.POP(splits)
             if job.state != DECODE or job.order != order:
@@ -76,12 +87,6 @@ class GapTally(StepLog):
             begin = step - first + 1
             job.marks.append(self._counts.copy())
         self._count(gap, growth, begin, num)
-        largest = max(gap, gap + growth * (num - 1))
-        peaks, steps = self._peaks, self._peak_steps
-        while peaks and peaks[-1] <= largest:
-            del peaks[-1], steps[-1]
-        peaks.append(largest)
-        steps.append(first + num - 1)
 
     def rest(self) -> None:
         """Nobody is here: nothing that was counted will be asked for."""

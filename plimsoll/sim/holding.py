@@ -6,7 +6,7 @@ from plimsoll.engine.blocks import blocks_for
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.sim.enginequeue import EngineQueue
 from plimsoll.sim.job import PREFILL, WAITING, Job
-from plimsoll.sim.kvcache import KvCache
+from plimsoll.sim.kvcache import KvCache, reach
 
 
 class Holding:
@@ -18,8 +18,8 @@ class Holding:
         self.prefix_hits = 0  # of these, found
         self.kv = KvCache(profile.num_blocks, profile.prefix_caching)
         self.queue = EngineQueue(profile.priority_scheduling)
-        self._block = profile.block_size
-        self._max_batched_tokens = profile.max_batched_tokens
+        self.block_size = self._block = profile.block_size
+        self.max_batched_tokens = profile.max_batched_tokens
         self._max_seqs = profile.max_num_seqs
         self._reserve_prompt = profile.reserve_prompt
 
@@ -37,11 +37,11 @@ class Holding:
         It will compute its prompt and what it has produced anew, less what is still cached.
         """
         own = computed // self._block - job.shared
-        self.kv.free([], held - job.shared - own)
+        self.kv.free([], 0, held - job.shared - own)
         self.kv.leave(job.id, own)
-        self.kv.free(job.extents, 0)
-        job.kept = len(job.extents)
-        job.extents, job.shared, job.computed, job.held, job.loaded = [], 0, 0, 0, 0
+        self.kv.free(job.extents, job.num_hashes, 0)
+        job.kept = job.num_hashes
+        job.extents, job.num_hashes, job.shared, job.computed, job.held, job.loaded = [], 0, 0, 0, 0, 0
         job.target = job.prompt_tokens + job.generated
         job.state = WAITING
         job.num_preemptions += 1
@@ -52,11 +52,12 @@ class Holding:
         """Look its prompt up in the prefix cache and take blocks for its first chunk; False where they do not fit."""
         block, kv = self._block, self.kv
         found = kv.match(job.hashes, (job.target - 1) // job.hash_tokens) if kv.caching else []
-        own = kv.left_behind(job.id) if len(found) == job.kept else 0
+        own = kv.left_behind(job.id) if reach(found) == job.kept else 0
         hits, unused = own, own
         for extent in found:
-            hits += extent.num_blocks
-            unused += extent.num_blocks if extent.refs == 0 else 0
+            whole = (extent.end - extent.start) * extent.unit
+            hits += whole
+            unused += whole if extent.refs == 0 else 0
         done = hits * block
         if job.loaded_from <= done < job.loaded:
             done = job.loaded
@@ -71,7 +72,7 @@ class Holding:
             kv.forget(job.id)
         kv.allocate(blocks_for(end, block) - hits)
         self._note_hits(job, done)
-        job.extents, job.shared, job.computed = found, hits - own, done
+        job.extents, job.num_hashes, job.shared, job.computed = found, reach(found), hits - own, done
         job.state, job.chunk = PREFILL, chunk
         return True
 
@@ -85,11 +86,13 @@ class Holding:
         """Let others hit the first `tokens` tokens of a job, as far as whole hashes reach."""
         if not self.kv.caching:
             return
-        num_blocks = job.hash_tokens // self._block
-        extents, keys = job.extents, _keys_of(job)
-        for index in range(len(extents), min(tokens // job.hash_tokens, len(keys))):
-            extents.append(self.kv.publish(keys[index], num_blocks))
-            job.shared += num_blocks
+        keys, start = _keys_of(job), job.num_hashes
+        stop = min(tokens // job.hash_tokens, len(keys))
+        if start < stop:
+            unit = job.hash_tokens // self._block
+            self.kv.publish(keys, start, stop, unit, job.extents)
+            job.shared += (stop - start) * unit
+            job.num_hashes = stop
 
 
 def _keys_of(job: Job) -> tuple[object, ...]:

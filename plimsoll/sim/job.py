@@ -21,6 +21,7 @@ OUTGROWN: Final = 4  # it has more output than `mark` said
 # Shared by all jobs that have none yet: they are replaced, never added to.
 _NO_MARKS: Final[list[list[object]]] = []
 _NO_NUMBERS: Final[list[int]] = []
+_NO_EXTENTS: Final[list[Extent]] = []
 
 
 class Job:
@@ -59,9 +60,10 @@ class Job:
         self.chunk = 0  # tokens of it in the step that runs now (while prefilling)
         self.generated = 0  # output tokens at the end of `since`
         self.since = 0  # number of the step that ended its prefill
-        self.extents: list[Extent] = []  # KV under prefix hashes, from the start of the prompt, one a hash
+        self.extents: list[Extent] = _NO_EXTENTS  # KV under prefix hashes, from the start of the prompt …
+        self.num_hashes = 0  # … so many of them
         self.shared = 0  # blocks in `extents`
-        self.kept = 0  # how many extents it had when it was preempted
+        self.kept = 0  # under how many hashes it had KV when it was preempted
         self.earlier: list[TokenRun] = []  # gaps up to its last preemption, and across it
         self.rank = 0  # of a data-parallel replica
         self.held = 0  # blocks that it has, where they are counted one by one

@@ -15,6 +15,7 @@ from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.sim import bound
 from plimsoll.sim.batch import Batch
+from plimsoll.sim.chunks import NEVER, quiet_until
 from plimsoll.sim.engine import Counts, Engine, Work
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, OUTGROWN, PREEMPTED, RESUMED, Job, Output
@@ -45,6 +46,7 @@ class Replica(Engine):
         self._start = 0.0  # of the step that runs now, s after the origin
         self._gap = 0.0  # its duration
         self._growth = 0.0  # of each further step of the run
+        self._quiet_at = -inf  # a long prompt's chunks bring nothing before that instant, whoever comes
         self._run_end = 0  # number of the last step of the steady run; 0: not known yet
 
     def submit(self, at: float, job: Job) -> None:
@@ -70,13 +72,21 @@ class Replica(Engine):
             return False
         self.batch.drop(job)
         self._steady = False
+        self._quiet_at = -inf
         return True
 
     def next_at(self) -> float:
         """When something will next be told, if nothing is submitted or cancelled before; inf when idle."""
         if not self._busy:
             return inf
-        return self._ends_at(self._last_of_run() - self.batch.num_steps if self._steady else 1)
+        if self._steady:
+            return self._ends_at(self._last_of_run() - self.batch.num_steps)
+        if self.batch.partial is None:
+            return self._ends_at(1)
+        if self._quiet_at <= self._origin + self._start:
+            due = self._next_due()
+            self._quiet_at = self._origin + quiet_until(self.batch, self._steps, self._start, self._gap, due)
+        return self._quiet_at
 
     def step_ends_at(self) -> float:
         """When the step that runs now ends; inf when idle."""
@@ -215,9 +225,7 @@ class Replica(Engine):
         """Number of the step that ends the steady run: a job finishes, blocks run out after it, or steps change."""
         if self._run_end:
             return self._run_end
-        while not self._still_due(self._due[0]):
-            bound.POP(self._due)
-        batch, finish = self.batch, self._due[0][0]
+        batch, finish = self.batch, self._next_due()
         if not batch.has_blocks(batch.num_steps + 2, finish - batch.num_steps - 1):
             finish = batch.last_with_blocks()
         self._run_end = min(finish, batch.num_steps + self._steps.steps_alike(len(batch.decoding), batch.context))
@@ -271,6 +279,13 @@ class Replica(Engine):
         if job.state != DECODE or order // 2 != job.order:
             return False
         return order % 2 == 1 or step == self._step_of(job, job.mark + 1)
+
+    def _next_due(self) -> int:
+        """Number of the first step with which a decoding job passes its mark or finishes."""
+        due = self._due
+        while due and not self._still_due(due[0]):
+            bound.POP(due)
+        return due[0][0] if due else NEVER
 
     def _tell_due(self, at: float) -> None:
         due = self._due

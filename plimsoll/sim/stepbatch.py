@@ -45,14 +45,14 @@ class StepBatch(Holding):
             self.kv.forget(job.id)
         else:
             self.leave(job)
-            self.kv.free(job.extents, job.held - job.shared)
+            self.kv.free(job.extents, job.num_hashes, job.held - job.shared)
         job.state = ENDED
 
     def finish(self, job: Job) -> None:
         """Its last token came with the step that has just ended: give its blocks back."""
         self._publish(job, job.computed)
         del self.running[job.id]
-        self.kv.free(job.extents, job.held - job.shared)
+        self.kv.free(job.extents, job.num_hashes, job.held - job.shared)
         job.state = ENDED
 
     def _keep_running(self) -> list[Job]:
@@ -81,7 +81,7 @@ class StepBatch(Holding):
         return preempted
 
     def _budget(self) -> int:
-        return self._max_batched_tokens - sum(job.chunk for job in self.members)
+        return self.max_batched_tokens - sum(job.chunk for job in self.members)
 
     def _join(self, job: Job) -> None:
         """A job is in the step to come, and has its blocks."""

@@ -26,6 +26,7 @@ from plimsoll.sim.job import (
     Job,
     Output,
 )
+from plimsoll.sim.kvcache import reach
 from plimsoll.sim.stepbatch import StepBatch
 from plimsoll.slo.measured import Timing, TokenRun
 from plimsoll.slo.timing import TokenClock
@@ -119,7 +120,7 @@ class SteppingReplica(Engine):
     def resident(self, job: Job) -> int:
         """How many of a job's prefix hashes would be found in HBM now, by the rank that has the most."""
         whole = (job.prompt_tokens - 1) // job.hash_tokens
-        return max([len(batch.kv.match(job.hashes, whole)) for batch in self.ranks])
+        return max([reach(batch.kv.match(job.hashes, whole)) for batch in self.ranks])
 
     def report(self, at: float) -> ReplicaReport:
         """What it would say of itself: the state after the last step that ended by `at`. Call `advance(at)` before."""

@@ -7,7 +7,7 @@ cumulated rate, so that a change of rate moves later arrivals and redraws none.
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
-from itertools import chain, islice, repeat
+from itertools import chain, islice, repeat, starmap
 from math import inf, sqrt
 from typing import Final
 
@@ -89,6 +89,12 @@ class Workload:
 
 def _merged(streams: list[Iterator[Arrival]]) -> Iterator[Arrival]:
     """All of them in order of time, ties by the order of streams; `heapq.merge` with a key costs twice as much."""
+    if len(streams) == 1:
+        return streams[0]
+    return _taken_in_turn(streams)
+
+
+def _taken_in_turn(streams: list[Iterator[Arrival]]) -> Iterator[Arrival]:
     heads = [(first.at, number, first, each) for number, each in enumerate(streams) for first in islice(each, 1)]
     heapify(heads)
     while heads:
@@ -164,26 +170,21 @@ class _Tenant:
         draws = stream(self._seed, "arrivals", self._profile.key, block)
         return draws.gamma(1.0 / burstiness, burstiness, BLOCK)
 
-    def _singles(self) -> Iterator[list[Arrival]]:
-        """Requests that are no sessions, a block at a time; built by position, since keywords cost as much as draws."""
+    def _singles(self) -> Iterator[Iterator[Arrival]]:
+        """Requests that are no sessions, a block at a time; made without a line of Python each, and when they are due:
+        what is made early has left the processor's caches by then."""
         profile = self._profile
-        tier, cause, criticality = profile.tier, profile.cause, profile.criticality
-        name, model, streaming, patience = profile.name, self._model, profile.streaming, profile.patience
-        entropy = profile.entropy
+        before = [repeat(each) for each in (profile.name, self._model)]
+        after = [repeat(each) for each in (profile.tier, profile.cause, "", profile.criticality, profile.streaming)]
         for block, starts in self._starts(1.0):
             first, second = self._normals("prompt", block), self._normals("output", block)
             prompts = (tokens_of(profile.prompt, first) + profile.shared_tokens).tolist()
             outputs, caps = self._capped(tokens_of(profile.output, _joint(first, second, profile.correlation)).tolist())
-            made = zip(
-                starts.tolist(), prompts, outputs, caps, self._beginnings_of(block), self._upstream(block), strict=False
-            )
-            yield [
-                Arrival(
-                    at, name, model, prompt, output, cap, hashes, HASH_TOKENS,
-                    tier, cause, "", criticality, streaming, patience, upstream, entropy,
-                )
-                for at, prompt, output, cap, hashes, upstream in made
+            columns = [
+                starts.tolist(), *before, prompts, outputs, caps, self._beginnings_of(block), repeat(HASH_TOKENS),
+                *after, repeat(profile.patience), self._upstream(block), repeat(profile.entropy),
             ]  # fmt: skip
+            yield starmap(Arrival, zip(*columns, strict=False))
 
     def _capped(self, outputs: list[int]) -> tuple[list[int], list[int]]:
         """How long outputs become, and what their clients ask for at most."""

@@ -5,7 +5,8 @@ from math import inf
 
 from plimsoll.governor.events import Criticality
 from plimsoll.policy.section import Section
-from plimsoll.sim.tracetraffic import Sender, TraceTraffic
+from plimsoll.sim.tracesender import Sender
+from plimsoll.sim.tracetraffic import TraceTraffic
 from plimsoll.sim.workloadclock import Clock, instant
 from plimsoll.sim.workloadlengths import number
 from plimsoll.sim.workloadtenant import FASTEST, max_output

@@ -85,7 +85,7 @@ def test_upstream_time_comes_along() -> None:
     assert np.median([time for time in times if time is not None]) == pytest.approx(0.2, rel=0.05)
 
 
-ROWS = [TraceRow(float(i), 100 + i, 10, (i // 2, i), 64) for i in range(100)]
+ROWS = [TraceRow(float(i), 100 + i, 10, (i // 2, 1000 + i), 64) for i in range(100)]
 
 
 def traced(text: str, rows: Sequence[TraceRow] = ROWS) -> Workload:
@@ -96,7 +96,7 @@ def test_a_trace_is_sent_as_it_is() -> None:
     arrivals = list(traced("traces: [{file: t, tenants: [{name: a}]}]").arrivals(1))
     assert [(a.at, a.prompt_tokens, a.output_tokens) for a in arrivals] == [(r.at, r.prompt_tokens, 10) for r in ROWS]
     assert arrivals[3].hashes == (1,)  # the second stretch of 64 is not whole
-    assert arrivals[40].hashes == (20, 40)
+    assert arrivals[40].hashes == (20, 1040)
     assert arrivals[40].hash_tokens == 64
 
 
