@@ -26,7 +26,7 @@ GOVERNOR = (
     "replicas request routing saturation settlement shedding slotline stepclock tenants tiers timers turns upkeep"
 )
 SIM = (
-    "agenda asking batch bound checks chunks disaggregated engine engines enginequeue fitting fleet flight gaps "
+    "agenda asking batch bound checks chunks disaggregated due engine engines enginequeue fitting fleet flight gaps "
     "gaptally gate holding job kvcache kvtiers races replica simulation speculation stepbatch steplog stepping "
     "tracetelling"
 )

@@ -4,13 +4,9 @@ While a prompt takes all of each step's budget beside those that decode, nobody 
 comes out of it before its last chunk. So a replica need not wake for each of these steps.
 """
 
-from typing import Final
-
 from plimsoll.engine.blocks import blocks_for
 from plimsoll.engine.steptime import StepTime
 from plimsoll.sim.batch import Batch
-
-NEVER: Final = 1 << 60  # a step that does not come
 
 
 def quiet_until(batch: Batch, steps: StepTime, start: float, gap: float, due: int) -> float:

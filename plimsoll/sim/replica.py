@@ -13,9 +13,9 @@ from math import inf, sqrt
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.events import ReplicaReport
-from plimsoll.sim import bound
 from plimsoll.sim.batch import Batch
-from plimsoll.sim.chunks import NEVER, quiet_until
+from plimsoll.sim.chunks import quiet_until
+from plimsoll.sim.due import Due, step_of
 from plimsoll.sim.engine import Counts, Engine, Work
 from plimsoll.sim.fitting import check
 from plimsoll.sim.job import DECODE, FINISHED, FIRST_TOKEN, OUTGROWN, PREEMPTED, RESUMED, Job, Output
@@ -37,7 +37,7 @@ class Replica(Engine):
         self._log = StepLog() if log is None else log
         self._jobs: dict[int, Job] = {}
         self._outputs: list[Output] = []
-        self._due: list[tuple[int, int, Job]] = []  # step, order (even: passes its mark, odd: finishes), job
+        self._due = Due()
         self._num_joined = 0
         self._busy = False
         self._steady = False  # the next step will be like this one, but for its context
@@ -84,7 +84,7 @@ class Replica(Engine):
         if self.batch.partial is None:
             return self._ends_at(1)
         if self._quiet_at <= self._origin + self._start:
-            due = self._next_due()
+            due = self._due.next_step()
             self._quiet_at = self._origin + quiet_until(self.batch, self._steps, self._start, self._gap, due)
         return self._quiet_at
 
@@ -108,7 +108,7 @@ class Replica(Engine):
         """The gaps after the first token of a job so far; once it has FINISHED, ask before the replica moves on."""
         runs = list(job.earlier)
         if job.since and job.output_tokens > job.generated:
-            last = self.batch.num_steps if job.state == DECODE else self._step_of(job, job.output_tokens)
+            last = self.batch.num_steps if job.state == DECODE else step_of(job, job.output_tokens)
             self._log.runs(job.since, last, runs)
         return runs
 
@@ -225,7 +225,7 @@ class Replica(Engine):
         """Number of the step that ends the steady run: a job finishes, blocks run out after it, or steps change."""
         if self._run_end:
             return self._run_end
-        batch, finish = self.batch, self._next_due()
+        batch, finish = self.batch, self._due.next_step()
         if not batch.has_blocks(batch.num_steps + 2, finish - batch.num_steps - 1):
             finish = batch.last_with_blocks()
         self._run_end = min(finish, batch.num_steps + self._steps.steps_alike(len(batch.decoding), batch.context))
@@ -243,9 +243,8 @@ class Replica(Engine):
         self.batch.join(job)
         self._num_joined += 1
         job.order = self._num_joined
-        bound.PUSH(self._due, (self._step_of(job, job.output_tokens), 2 * job.order + 1, job))
+        self._due.decodes(job)
         self._log.begin(job)
-        self._watch(job)
 
     def _first(self, job: Job, at: float) -> None:
         job.since = self.batch.num_steps
@@ -265,38 +264,12 @@ class Replica(Engine):
             job.mark *= 2
         self._outputs.append(Output(OUTGROWN, at, job))
 
-    def _watch(self, job: Job) -> None:
-        if 0 < job.mark < job.output_tokens:
-            bound.PUSH(self._due, (self._step_of(job, job.mark + 1), 2 * job.order, job))
-
-    def _step_of(self, job: Job, tokens: int) -> int:
-        """Number of the step with which a decoding job has `tokens` tokens of output."""
-        return job.since + tokens - job.generated
-
-    def _still_due(self, entry: tuple[int, int, Job]) -> bool:
-        """Whether a note of what is due still holds: a job that was preempted since has later ones."""
-        step, order, job = entry
-        if job.state != DECODE or order // 2 != job.order:
-            return False
-        return order % 2 == 1 or step == self._step_of(job, job.mark + 1)
-
-    def _next_due(self) -> int:
-        """Number of the first step with which a decoding job passes its mark or finishes."""
-        due = self._due
-        while due and not self._still_due(due[0]):
-            bound.POP(due)
-        return due[0][0] if due else NEVER
-
     def _tell_due(self, at: float) -> None:
-        due = self._due
-        while due and due[0][0] <= self.batch.num_steps:
-            entry = bound.POP(due)
-            job = entry[2]
-            if not self._still_due(entry):
-                continue
-            if entry[1] % 2 == 0:
+        while (note := self._due.by(self.batch.num_steps)) is not None:
+            job = note[2]
+            if note[1] % 2 == 0:
                 self._outgrown(job, job.mark + 1, at)
-                self._watch(job)
+                self._due.watch(job)
             else:
                 job.last_token_at = at
                 self._finish(job, at)
