@@ -1,6 +1,7 @@
 """Quantiles of one latency as they may be shown: plain where all values came, Kaplan–Meier where waits were cut off."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from plimsoll.analytics.figures import LatencyFigure, QuantileFigure, RatioFigure
@@ -49,6 +50,16 @@ def weighted_figure(name: str, sketch: Sketch, worth: int) -> LatencyFigure:
 
 def token_figure(name: str, sketch: Sketch, effects: Effects | None = None) -> LatencyFigure:
     """A distribution of which every value was seen."""
+    return _token_figure(name, sketch, effects) if sketch.num else _of_nothing(name)
+
+
+@cache
+def _of_nothing(name: str) -> LatencyFigure:
+    """Once: most groups of a log have no value of one latency or another."""
+    return _token_figure(name, Sketch(), None)
+
+
+def _token_figure(name: str, sketch: Sketch, effects: Effects | None) -> LatencyFigure:
     ratio = tail_ratio(sketch)
     return LatencyFigure(
         name=name,

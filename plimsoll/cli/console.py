@@ -136,7 +136,7 @@ def readers() -> "Readers":
     from plimsoll.storage.query import connect  # noqa: PLC0415 - as above
 
     def diagnose(root: Path, tenant: str | None, since: float, until: float) -> Findings:
-        with connect(root) as connection:
+        with connect(root, since) as connection:
             visits = visits_between(connection, since, until)
             states = states_between(connection, since, until)
         return findings(visits, engines_of(policy_in_force(root)), tenant or "", str(root), states)

@@ -54,7 +54,7 @@ class CacheView(Struct, frozen=True):
 
 def read_cache(root: Path, since: float, until: float) -> CacheLog:
     """Requests that arrived in [since, until)."""
-    with connect(root) as connection:
+    with connect(root, since) as connection:
         connection.execute(
             f"""CREATE TEMP TABLE windowed AS SELECT * EXCLUDE (entries) {NO_GAPS} FROM requests
             WHERE arrived_at >= {since!r}::DOUBLE AND arrived_at < {until!r}::DOUBLE"""

@@ -3,6 +3,7 @@
 Imports duckdb. The console has a process of its own; nothing here waits for a gateway or is waited for by one.
 """
 
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,9 @@ from msgspec import Struct
 
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tails import TailGroup
+from plimsoll.storage.datadir import DataDirectory
+from plimsoll.storage.logfiles import log_files
+from plimsoll.storage.logspans import span_of_file
 from plimsoll.storage.query import connect
 from plimsoll.storage.tails import tails
 
@@ -87,15 +91,19 @@ class Day(Struct, frozen=True):
 
 
 def span_of(root: Path) -> Span:
-    """When the log begins and ends."""
-    with connect(root) as connection:
+    """When the log begins and ends: what lies in files by their footers, the rest row by row."""
+    spans = [span_of_file(each) for each in log_files(DataDirectory(root).requests)]
+    are_known = all(isfinite(each.first_arrival) and isfinite(each.last_end) for each in spans)
+    with connect(root, inf if are_known else -inf) as connection:
         first, last = _rows(connection, "SELECT min(arrived_at), max(finished_at) FROM requests")[0]
-    return Span(first, last)
+    firsts = [each.first_arrival for each in spans if are_known] + ([] if first is None else [first])
+    lasts = [each.last_end for each in spans if are_known] + ([] if last is None else [last])
+    return Span(min(firsts, default=None), max(lasts, default=None))
 
 
 def read_hour(root: Path, since: float, until: float) -> Hour:
     """Requests that arrived in [since, until)."""
-    with connect(root) as connection:
+    with connect(root, since) as connection:
         return hour_of(connection, since, until)
 
 
@@ -118,7 +126,7 @@ def hour_of(connection: duckdb.DuckDBPyConnection, since: float, until: float) -
 
 def read_day(root: Path, since: float, until: float) -> Day:
     """Minutes by pool and tier in [since, until)."""
-    with connect(root) as connection:
+    with connect(root, since) as connection:
         _window(connection, since, until)
         return Day(since, until, _loads(connection), _judged(connection, "pool", "floor(arrived_at / 60)::BIGINT"))
 

@@ -10,6 +10,8 @@ import duckdb
 from plimsoll.requestlog.codec import RowKind
 from plimsoll.storage.chronicle import Chronicler, JournalEntry, Wanted
 from plimsoll.storage.datadir import DataDirectory
+from plimsoll.storage.logfiles import log_files
+from plimsoll.storage.logspans import ended_since
 from plimsoll.storage.query import connect
 from plimsoll.storage.reader import first_offset, read_rows
 from plimsoll.storage.rows import decode_settle
@@ -54,11 +56,14 @@ class Tail:
 
 def offset_at(root: Path, since: float) -> int:
     """Where the log must be read from for all that ended since then; by the Parquet files, else its beginning."""
-    journal = DataDirectory(root).journal
-    start = first_offset(journal)
+    paths = DataDirectory(root)
+    start = first_offset(paths.journal)
     if since == -inf:
         return start
-    with connect(root) as connection:
+    files = log_files(paths.requests)
+    wanted = ended_since(files, since)
+    start = max([start, *[each.start for each in wanted[:1]], *[each.end for each in files[-1:] if not wanted]])
+    with connect(root, since) as connection:
         try:
             rows = connection.execute(
                 f"SELECT max(log_offset) FROM requests WHERE finished_at < {since!r}::DOUBLE"

@@ -1,5 +1,6 @@
 """What the pages of one tenant read from the log: its tails and verdicts by slices of time, its slowest requests."""
 
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -72,7 +73,7 @@ def step_of(span: float, num: int) -> float:
 
 def read_tenant(root: Path, tenant: str, since: float, until: float, *, hours: bool = True) -> TenantLog:
     """Requests of the tenant that arrived in [since, until); `hours` only where they are asked for."""
-    with connect(root) as connection:
+    with connect(root, -inf if hours else since) as connection:
         by_hour = hourly_of(connection, tenant, policy_in_force(root).budget.exceptions) if hours else {}
         connection.execute(
             f"""CREATE TEMP TABLE windowed AS SELECT * EXCLUDE (entries) {NO_GAPS} FROM requests

@@ -4,6 +4,7 @@ Imports pyarrow and duckdb: not for `serve`. All readers work while the gateway 
 """
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from plimsoll.storage.chosen import quoted
 from plimsoll.storage.columns import SCHEMA, records_of, table_of
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.logfiles import LogFile, log_files
+from plimsoll.storage.logspans import ended_since
 from plimsoll.storage.reader import first_offset, read_rows
 from plimsoll.storage.rows import decode_settle, states_of
 from plimsoll.storage.statelog import slices
@@ -47,9 +49,10 @@ def records(directory: Path) -> Iterator[Record]:
             yield settle.record
 
 
-def connect(directory: Path) -> duckdb.DuckDBPyConnection:
+def connect(directory: Path, since: float = -inf) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB connection with a view `requests` of all records that were written by now.
 
+    `since` (UTC epoch s): files whose requests had all ended before that are left out.
     Its columns are those of `requestlog/record.py`, `entries` and `log_offset`; those of a second view, `states`, are
     those of `requestlog/enginestate.py`, one row a replica and window. The caller closes it.
     """
@@ -60,8 +63,9 @@ def connect(directory: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     connection.register("journal_tail", tail)
     parts = ["SELECT * FROM journal_tail"]
-    if files:
-        names = ", ".join(quoted(str(file.path)) for file in files)
+    wanted = ended_since(files, since)
+    if wanted:
+        names = ", ".join(quoted(str(file.path)) for file in wanted)
         parts.insert(0, f"SELECT * FROM read_parquet([{names}], union_by_name = true)")
     try:
         connection.execute("CREATE VIEW requests AS " + " UNION ALL BY NAME ".join(parts))
