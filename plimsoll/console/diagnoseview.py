@@ -45,7 +45,8 @@ class DiagnoseView(Struct, frozen=True):
     time: Lines | None
     parts: Bars
     slow: tuple[SlowRequest, ...]
-    culprit: str  # the tenant whose page shows the likeliest cause; "": the cause is no other tenant
+    culprit: str  # the tenant that is the likeliest cause; "": the cause is no other tenant
+    culprit_href: str  # why it is: its own diagnosis where that names it too, else its page
     num: int
     first_arrival: float | None
     last_arrival: float | None
@@ -63,8 +64,7 @@ def diagnose_view(seen: Seen, findings: Findings, tenant: str, log: TenantLog | 
     found = next((each for each in findings.tenants if each.tenant == tenant), None)
     zone = seen.policy.service.timezone
     marks = _marks(found, [entry for entry in seen.entries if entry.kind != "request"], tenant)
-    cause = found.causes[0] if found and found.causes else None
-    names = {each.name for each in seen.policy.tenants} | set(findings.crowding.culprits)
+    culprit = _culprit(seen, findings, found)
     return DiagnoseView(
         tenant=tenant,
         tier=tier_of(tenant, seen.policy),
@@ -74,11 +74,28 @@ def diagnose_view(seen: Seen, findings: Findings, tenant: str, log: TenantLog | 
         time=None if log is None or not log.num else tenantcharts.missed_lines(log, zone, marks),
         parts=_parts(found),
         slow=log.slow if log else (),
-        culprit=cause.subject if cause and cause.subject in names and cause.subject != tenant else "",
+        culprit=culprit,
+        culprit_href=_why(culprit, findings),
         num=findings.num,
         first_arrival=findings.first_arrival,
         last_arrival=findings.last_arrival,
     )
+
+
+def _culprit(seen: Seen, findings: Findings, found: TenantFindings | None) -> str:
+    """The other tenant that the likeliest cause is about; a cause may be about a replica, too."""
+    cause = found.causes[0] if found and found.causes else None
+    names = {each.name for each in seen.policy.tenants} | set(findings.crowding.culprits)
+    return cause.subject if cause and found and cause.subject in names - {found.tenant} else ""
+
+
+def _why(culprit: str, findings: Findings) -> str:
+    """What it does shows best where it hurts itself as well; else in its own figures."""
+    named = any(
+        each.tenant == culprit and each.causes and each.causes[0].subject == culprit for each in findings.tenants
+    )
+    name = quote(culprit, safe="")
+    return f"/diagnose?tenant={name}" if named else f"/tenants/{name}"
 
 
 def _choices(seen: Seen, findings: Findings) -> tuple[Choice, ...]:

@@ -1,12 +1,16 @@
 """What to look at first: one tenant, why it suffers, and where to go from there."""
 
+from typing import Final
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from plimsoll.diagnosis.case import Cause
 from plimsoll.diagnosis.findings import Findings, TenantFindings
+from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.policy.policy import Policy
+
+NEIGHBOURS: Final = frozenset({CauseKind.NEIGHBOUR_LONG_PROMPTS, CauseKind.NEIGHBOUR_SURGE})
 
 
 class Lead(Struct, frozen=True):
@@ -27,12 +31,17 @@ class Lead(Struct, frozen=True):
 def lead_of(found: Findings, policy: Policy) -> Lead | None:
     """The tenant that is worst off; None where nobody is badly off.
 
-    Those with a likely cause go first, then by how many times more was missed than promises allow, heaviest first.
+    Those with a likely cause go first, then by how many times more was missed than promises allow, heaviest first. Who
+    suffers from what it does itself comes after those who suffer from that no less: they cannot help it, and their
+    page leads on to it.
     """
     ranked = sorted(found.tenants, key=lambda each: _weight(each, policy), reverse=True)
     if not ranked or ranked[0].num_bad == 0:
         return None
     worst = ranked[0]
+    if worst.causes and worst.causes[0].subject == worst.tenant:
+        least = _over(worst, policy)
+        worst = next((e for e in ranked if blames(e) == worst.tenant and _over(e, policy) >= least), worst)
     if not worst.causes and _over(worst, policy) <= 1.0:
         return None
     cause = worst.causes[0] if worst.causes else None
@@ -48,6 +57,12 @@ def lead_of(found: Findings, policy: Policy) -> Lead | None:
         mechanism=worst.mechanism.value,
         href=f"/diagnose?tenant={quote(worst.tenant, safe='')}",
     )
+
+
+def blames(found: TenantFindings) -> str:
+    """The other tenant that is the likeliest cause of this one's trouble; "" where it is none, or itself."""
+    cause = found.causes[0] if found.causes else None
+    return cause.subject if cause and cause.kind in NEIGHBOURS and cause.subject != found.tenant else ""
 
 
 def _weight(found: TenantFindings, policy: Policy) -> tuple[float, float, int]:
