@@ -7,13 +7,13 @@ from typing import Any, Final
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec import Struct
 
 from plimsoll import __version__
-from plimsoll.console import figuretext, plots, plotsvg
+from plimsoll.console import figuretext, plotsvg
+from plimsoll.console.chartfigure import figure
 from plimsoll.console.sayings import said
 from plimsoll.console.words import Words
 from plimsoll.units import format_count, format_duration
@@ -86,53 +86,15 @@ def render(template: str, frame: Frame, view: object, **more: object) -> str:
     def clock(at: float | None, form: str = "%H:%M:%S") -> str:
         return figuretext.UNKNOWN if at is None else f"{datetime.fromtimestamp(at, place):{form}}"
 
+    def formula(name: str) -> Markup:
+        return formula_link(name, words)
+
     values: dict[str, Any] = {
-        "t": words, "frame": frame, "view": view, "clock": clock, "draw": lambda chart: draw(chart, words),
+        "t": words, "frame": frame, "view": view, "clock": clock, "draw": lambda chart: figure(chart, words, formula),
         "gauge": lambda gauge, title: Markup(plotsvg.gauge_svg(gauge, title)),
-        "f": lambda name: formula_link(name, words), "said": lambda text: said(text, frame.language),
+        "f": formula, "said": lambda text: said(text, frame.language),
     } | more  # fmt: skip
     return environment().get_template(template).render(values)
-
-
-def draw(chart: plots.Lines | plots.Bars | plots.Heat, words: Words) -> Markup:
-    """A chart with its title, unit, window, n and the way to its formula; says so where there is nothing to draw."""
-    picture = (
-        plotsvg.lines_svg(chart)
-        if isinstance(chart, plots.Lines)
-        else plotsvg.bars_svg(_named(chart, words))
-        if isinstance(chart, plots.Bars)
-        else plotsvg.heat_svg(chart)
-    )
-    return Markup(environment().get_template("chart.html").render(
-        chart=chart, picture=Markup(picture), key=key_of(chart), t=words, f=lambda name: formula_link(name, words)
-    ))  # fmt: skip
-
-
-def _named(chart: plots.Bars, words: Words) -> plots.Bars:
-    """With its rows' names in words."""
-    replace = msgspec.structs.replace
-    return replace(chart, rows=tuple([replace(row, label=words(row.label)) for row in chart.rows]))
-
-
-def key_of(chart: plots.Lines | plots.Bars | plots.Heat) -> list[tuple[str, str]]:
-    """(class, name) of what the picture shows, each once."""
-    found: dict[str, str] = {}
-    if isinstance(chart, plots.Lines):
-        shown = [each for each in (*chart.series, *chart.right) if any(y is not None for _, y in each.points)]
-        for each in shown:
-            found.setdefault(f"line {each.kind}", each.name)
-        for band in chart.bands:
-            found.setdefault(f"band {band.kind}", band.name)
-        for mark in chart.marks:
-            found.setdefault(
-                mark.kind, {"worse": "worse from here", "better": "better from here"}.get(mark.kind, "decision")
-            )
-    elif isinstance(chart, plots.Bars):
-        for row in chart.rows if any(len(row.parts) > 1 for row in chart.rows) else ():
-            for name, value, kind in row.parts:
-                if value > 0:
-                    found.setdefault(f"bar {kind}", name)
-    return list(found.items())
 
 
 def formula_link(name: str, words: Words) -> Markup:

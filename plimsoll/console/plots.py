@@ -3,7 +3,12 @@
 Nothing here knows of pages: the console and the one-file reports draw the same specifications.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
+from msgspec.structs import replace
+
+from plimsoll.analytics.figures import LatencyFigure
 
 
 class Series(Struct, frozen=True):
@@ -80,6 +85,29 @@ class Heat(Struct, frozen=True):
     values: tuple[tuple[float, ...], ...]
 
 
+class TailRow(Struct, frozen=True):
+    """One line of `Tails`: P50, P90, P99 with its interval, and what was promised."""
+
+    label: str
+    latency: LatencyFigure
+    promised: float | None = None  # s, the objective's threshold; None: nothing was promised
+
+
+class Tails(Struct, frozen=True):
+    """Tails side by side on one logarithmic axis."""
+
+    name: str
+    title: str
+    unit: str
+    window: str
+    num: int
+    rows: tuple[TailRow, ...]
+    promise: str = "promised"
+
+
+Chart = Lines | Bars | Heat | Tails
+
+
 class Gauge(Struct, frozen=True):
     """Load now against safe load. None is unknown; `above` says that safe load is more than that, `below` less."""
 
@@ -91,3 +119,26 @@ class Gauge(Struct, frozen=True):
     below: float | None
     peak: float | None  # the heaviest minute of the window
     unit: str = "req/s"
+
+
+def named(chart: Chart, words: Callable[[str], str], said: Callable[[str], str]) -> Chart:
+    """The chart with its title and all names in it in other words; `said` is for sentences of marks."""
+    title = words(chart.title)
+    if isinstance(chart, Lines):
+        return replace(
+            chart,
+            title=title,
+            series=tuple([replace(each, name=words(each.name)) for each in chart.series]),
+            right=tuple([replace(each, name=words(each.name)) for each in chart.right]),
+            bands=tuple([replace(each, name=words(each.name)) for each in chart.bands]),
+            marks=tuple([replace(each, label=said(each.label)) for each in chart.marks]),
+        )
+    if isinstance(chart, Bars):
+        rows = [
+            replace(row, label=words(row.label), parts=tuple([(words(name), *rest) for name, *rest in row.parts]))
+            for row in chart.rows
+        ]
+        return replace(chart, title=title, rows=tuple(rows))
+    if isinstance(chart, Tails):
+        return replace(chart, title=title, promise=words(chart.promise))
+    return replace(chart, title=title)

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from math import ceil, floor, log10
+from math import ceil
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 from zoneinfo import ZoneInfo
 
-from plimsoll.console.plots import Bars, Gauge, Heat, Lines, Mark
-from plimsoll.units import format_count, format_duration
+from plimsoll.console.plots import Bars, Chart, Gauge, Heat, Lines, Mark
+from plimsoll.console.plotscale import Scale, value_text
+from plimsoll.console.tailsvg import tails_svg
+from plimsoll.units import format_duration
 
 WIDTH, HEIGHT = 560.0, 220.0
 LEFT, RIGHT, TOP, BOTTOM = 54.0, 14.0, 14.0, 26.0
@@ -16,51 +18,13 @@ _STEPS: Final = (60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 17280
 """s between ticks of time, the first that gives at most six of them is taken."""
 
 
-def value_text(value: float, unit: str) -> str:
-    """A value of an axis, with its unit where that is short."""
-    if unit == "s":
-        return format_duration(value) if value else "0"
-    if unit == "%":
-        return f"{value * 100:.3g}%"
-    if unit == "×":
-        return f"{value:.3g}×"
-    return format_count(value, 3) if value >= 1000 else f"{value:.3g}"
-
-
-class Scale:
-    """Values to positions, linear from 0 or logarithmic."""
-
-    def __init__(self, low: float, high: float, ends: tuple[float, float], *, log: bool) -> None:
-        self.log = log
-        self._from, self._to = ends
-        if log:
-            self.low, self.high = floor(log10(low) * 3) / 3, ceil(log10(high) * 3 + 1e-9) / 3
-            if self.high - self.low < 0.5:
-                self.low -= 1 / 3
-        else:
-            self.low, self.high = low, high if high > low else low + 1.0
-
-    def at(self, value: float) -> float:
-        """Where that value lies."""
-        number = log10(max(value, 10**self.low)) if self.log else value
-        part = (number - self.low) / (self.high - self.low)
-        return self._from + min(1.0, max(0.0, part)) * (self._to - self._from)
-
-    def ticks(self) -> list[float]:
-        """Round values, three to six of them."""
-        if self.log:
-            steps = (1, 2, 5) if self.high - self.low < 2 else (1,)
-            decades = range(floor(self.low), ceil(self.high) + 1)
-            found = [step * 10.0**decade for decade in decades for step in steps]
-            return [tick for tick in found if self.low - 1e-9 <= log10(tick) <= self.high + 1e-9]
-        step = _round_step((self.high - self.low) / 4)
-        first = ceil(self.low / step - 1e-9)
-        return [step * number for number in range(first, floor(self.high / step + 1e-9) + 1)]
-
-
-def _round_step(rough: float) -> float:
-    power = 10.0 ** floor(log10(rough))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= rough * (1 - 1e-9))
+def svg(chart: Chart) -> str:
+    """The picture of any chart; empty where nothing is known."""
+    if isinstance(chart, Lines):
+        return lines_svg(chart)
+    if isinstance(chart, Bars):
+        return bars_svg(chart)
+    return heat_svg(chart) if isinstance(chart, Heat) else tails_svg(chart)
 
 
 def lines_svg(chart: Lines) -> str:

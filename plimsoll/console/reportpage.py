@@ -3,13 +3,16 @@
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
 from msgspec import Struct
 
 from plimsoll import __version__
 from plimsoll.analytics.figures import GroupFigures, LatencyFigure, Report
 from plimsoll.analytics.latencyfigures import LEVELS
 from plimsoll.console import figuretext
-from plimsoll.console.tailchart import TailRow, tail_chart
+from plimsoll.console.chartfigure import figure
+from plimsoll.console.plots import Chart, TailRow, Tails
+from plimsoll.console.words import Words
 from plimsoll.foreign.account import Account
 
 _OUTCOMES: Final = {
@@ -24,6 +27,8 @@ _OUTCOMES: Final = {
     "interrupted": "bad",
 }
 """Colours by kind: completed, refused by us or by limits, left by the client, broken off."""
+
+_TAILS: Final = (("Time to first token", "ttft"), ("Between tokens", "itl"), ("Whole answer", "e2e"))
 
 
 class Part(Struct, frozen=True):
@@ -51,7 +56,7 @@ class ReportView(Struct, frozen=True):
     zone: str
     groups: tuple[tuple[str, tuple[GroupView, ...]], ...]  # (heading, rows)
     outcomes: tuple[str, ...]  # those that occurred
-    charts: tuple[tuple[str, str], ...]  # (title, SVG)
+    charts: tuple[Chart, ...]
     levels: tuple[float, ...]
     version: str
 
@@ -63,6 +68,7 @@ def page(report: Report, zone: str, account: Account | None = None) -> str:
         lstrip_blocks=True,
     )  # fmt: skip
     texts: dict[str, Any] = {name: each for name, each in vars(figuretext).items() if callable(each)}
+    texts["draw"] = lambda chart: figure(chart, Words("en"), lambda _: Markup())
     return environment.get_template("report.html").render(view=view_of(report, zone), account=account, **texts)
 
 
@@ -80,13 +86,7 @@ def view_of(report: Report, zone: str) -> ReportView:
         zone=zone,
         groups=tuple([(title, tuple([_group(each) for each in groups])) for title, groups in sections if groups]),
         outcomes=tuple([name for name, num in report.total.outcomes.items() if num]),
-        charts=tuple(
-            [
-                (title, chart)
-                for title, name in (("Time to first token", "ttft"), ("Between tokens", "itl"), ("Whole answer", "e2e"))
-                if (chart := tail_chart([_tail(each, name) for each in report.tenants]))
-            ]
-        ),
+        charts=tuple([_tails(report, title, name) for title, name in _TAILS]),
         levels=LEVELS,
         version=__version__,
     )
@@ -103,6 +103,11 @@ def _group(figures: GroupFigures) -> GroupView:
         parts=tuple(sorted(parts, key=lambda part: order.index(part.name))),
         latencies=_latencies(figures),
     )
+
+
+def _tails(report: Report, title: str, name: str) -> Tails:
+    rows = [_tail(each, name) for each in report.tenants]
+    return Tails("tails", title, "s", figuretext.span_text(report), sum(row.latency.num for row in rows), tuple(rows))
 
 
 def _tail(figures: GroupFigures, name: str) -> TailRow:

@@ -4,6 +4,12 @@ import json
 import re
 from functools import cache
 from pathlib import Path
+from typing import Final
+
+from plimsoll.console.words import known
+from plimsoll.ledger.decided import DecisionKind
+
+_DECISIONS: Final = frozenset(each.value for each in DecisionKind)
 
 
 @cache
@@ -21,8 +27,28 @@ def said(text: str, language: str) -> str:
     """The sentence in that language; one that is not known stays English."""
     if language != "zh":
         return text
+    if text.partition(": ")[0] in _DECISIONS:
+        return _decided(text)
     for pattern, chinese in patterns():
         found = pattern.fullmatch(text)
         if found is not None:
-            return chinese.format(**found.groupdict())
+            return chinese.format(**{name: _word(value) for name, value in found.groupdict().items()})
     return text
+
+
+def _word(text: str) -> str:
+    """A state, a reason or a sentence within a sentence; names stay as they are."""
+    return known("zh").get(text) or said(text, "zh")
+
+
+def _name(field: str) -> str:
+    return known("zh").get(field, field)
+
+
+def _decided(text: str) -> str:
+    """A decision as the journal tells it: `kind: name value, name value`."""
+    kind, _, rest = text.partition(": ")
+    words = [part.partition(" ") for part in rest.split(", ")]
+    return f"{_name(kind)}：" + "，".join(
+        f"{_name(name)} {known('zh').get(value, value)}".strip() for name, _, value in words
+    )

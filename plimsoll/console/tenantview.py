@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from plimsoll.console import tenantcharts
 from plimsoll.console.leads import tier_of
-from plimsoll.console.lineview import SEVERITY, TailLine, by_danger, tail_lines
-from plimsoll.console.plots import Bars, Lines
+from plimsoll.console.lineview import MOST_TAILS, SEVERITY, TailLine, by_danger, tail_lines
+from plimsoll.console.plots import Bars, Lines, TailRow, Tails
 from plimsoll.console.seen import Seen
 from plimsoll.console.tenantreading import SlowRequest, TenantLog
 from plimsoll.governor.events import Standing
 from plimsoll.ledger.assessment import Row
-from plimsoll.policy.objective import Objective
+from plimsoll.policy.objective import Objective, Sli
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.intervals import clopper_pearson
 
@@ -35,9 +35,10 @@ class TenantRow(Struct, frozen=True):
 
 
 class TenantsView(Struct, frozen=True):
-    """The table, the worst first."""
+    """The table, the worst first; tails of those whose are widest."""
 
     rows: tuple[TenantRow, ...]
+    tails: Tails
     loading: bool
     num: int
 
@@ -77,7 +78,19 @@ def tenants_view(seen: Seen) -> TenantsView:
         budgets.setdefault(row.tenant, row)
     names = [*[tenant.name for tenant in seen.policy.tenants], *tails]
     rows = [_tenant_row(name, seen, tails.get(name), budgets.get(name)) for name in dict.fromkeys(names)]
-    return TenantsView(tuple(sorted(rows, key=_danger)), seen.hour is None, seen.hour.num if seen.hour else 0)
+    num = seen.hour.num if seen.hour else 0
+    return TenantsView(tuple(sorted(rows, key=_danger)), _tails(seen), seen.hour is None, num)
+
+
+def _tails(seen: Seen) -> Tails:
+    promised = {
+        tier.name: min([each.below for each in tier.objectives if each.sli is Sli.TTFT], default=None)
+        for tier in seen.policy.tiers
+    }
+    lines = tail_lines(seen.hour)[:MOST_TAILS] if seen.hour else ()
+    rows = [TailRow(f"{each.tenant} ({each.tier})", each.ttft, promised.get(each.tier)) for each in lines]
+    num = sum(each.ttft.num for each in lines)
+    return Tails("tails", "Time to first token", "s", "1h", num, tuple(rows))
 
 
 def _tenant_row(name: str, seen: Seen, tail: TailLine | None, budget: Row | None) -> TenantRow:
