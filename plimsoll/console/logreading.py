@@ -74,7 +74,7 @@ class Hour(Struct, frozen=True):
     since: float
     until: float
     num: int
-    tenants: tuple[TailGroup, ...]  # by tenant and tier
+    tenants: tuple[TailGroup, ...]  # by tenant and tier: TTFT, nothing of other latencies
     loads: tuple[MinuteLoad, ...]
     judged: tuple[Judged, ...]  # by tenant, over the window
     outcomes: dict[str, int]
@@ -110,7 +110,7 @@ def read_hour(root: Path, since: float, until: float) -> Hour:
 def hour_of(connection: duckdb.DuckDBPyConnection, since: float, until: float) -> Hour:
     """The same from a connection with the view `requests`; the window's rows are taken once."""
     _window(connection, since, until)
-    found = tails(connection, Window(since, until), ("tenant", "tier"), None, "")
+    found = tails(connection, Window(since, until), ("tenant", "tier"), None, "", wanted=("ttft",))
     outcomes = dict(_rows(connection, "SELECT outcome, count(*) FROM requests GROUP BY 1 ORDER BY 2 DESC"))
     return Hour(
         since=since,

@@ -3,7 +3,7 @@
 Groups of at most 1,024 values bring the values themselves, since their quantiles are exact. All read the view `chosen`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import duckdb
@@ -26,6 +26,8 @@ _SEEN: Final = {
 }
 """Each latency of a row and whether it was cut off, as `LATENCY_ROWS` has them row by row (a test holds them equal)."""
 
+LATENCIES: Final = tuple(_SEEN)
+
 _TOKENS: Final = """(CASE WHEN output_tokens <= 128 THEN output_tokens
     ELSE round(2 ** ((ceil(log2(output_tokens) * 32) - 0.5) / 32)) END)::INTEGER"""
 _STREAMED: Final = "itl_sketches IS NOT NULL AND output_tokens > 0 AND streaming"
@@ -34,23 +36,27 @@ Group = tuple[Any, ...]
 """The values of the grouping's keys, and then the latency's name and whether it was cut off."""
 
 
-def latency_sketches(connection: duckdb.DuckDBPyConnection, keys: str) -> Iterator[tuple[Group, Sketch]]:
+def latency_sketches(
+    connection: duckdb.DuckDBPyConnection, keys: str, wanted: Collection[str] = LATENCIES
+) -> Iterator[tuple[Group, Sketch]]:
     """One sketch for each group, latency, and kind of value (seen, or cut off). `keys` are columns, by commas.
 
-    One scan for all four: each latency's bucket and kind is one number, and each number a grouping of its own.
+    One scan for all that are `wanted`: each latency's bucket and kind is one number, and each number a grouping of its
+    own.
     """
-    values = ", ".join(f"{value} AS {name}_value, {cut} AS {name}_cut" for name, (value, cut) in _SEEN.items())
+    seen = {name: _SEEN[name] for name in LATENCIES if name in wanted}
+    values = ", ".join(f"{value} AS {name}_value, {cut} AS {name}_cut" for name, (value, cut) in seen.items())
     codes = ", ".join(
         f"(CASE WHEN {name}_value > 0 THEN ceil(log2({name}_value) * 32)::INTEGER"
         f" WHEN {name}_value IS NOT NULL THEN {_ZERO} END) * 2 + {name}_cut::INTEGER AS {name}_code"
-        for name in _SEEN
+        for name in seen
     )
-    names = [f"{name}_code" for name in _SEEN]
+    names = [f"{name}_code" for name in seen]
     sets = ", ".join(f"({keys}, {name})" for name in names)
     query = f"""SELECT {keys}, grouping({", ".join(names)}), coalesce({", ".join(names)}), count(*)
         FROM (SELECT {keys}, {codes} FROM (SELECT {keys}, {values} FROM chosen)) GROUP BY GROUPING SETS ({sets})"""
     counts: dict[Group, dict[int, int]] = {}
-    place = {(1 << len(names)) - 1 - (1 << len(names) - 1 - index): name for index, name in enumerate(_SEEN)}
+    place = {(1 << len(names)) - 1 - (1 << len(names) - 1 - index): name for index, name in enumerate(seen)}
     for row in connection.execute(query).fetchall():
         if row[-2] is not None:
             bucket, cut_off = divmod(row[-2], 2)

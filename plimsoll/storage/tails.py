@@ -1,6 +1,6 @@
 """Gathers the tails of a log by any labels and by slices of time, in memory that grows with groups."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import duckdb
@@ -8,7 +8,7 @@ import duckdb
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tails import OTHERS, Group, PowerLaw, TailGroup, Tails, power_law, tail_group
 from plimsoll.storage.chosen import BROKE, WAITED, within
-from plimsoll.storage.sketches import cut_streams, gap_sketches, latency_sketches, uncut_gaps
+from plimsoll.storage.sketches import LATENCIES, cut_streams, gap_sketches, latency_sketches, uncut_gaps
 
 _LENGTH: Final = """CASE WHEN prompt_tokens = 0 THEN 'unknown' WHEN prompt_tokens < 1024 THEN 'below 1k'
     WHEN prompt_tokens < 4096 THEN '1k to 4k' WHEN prompt_tokens < 8192 THEN '4k to 8k'
@@ -35,8 +35,12 @@ def tails(
     source: str,
     *,
     most: int = MAX_GROUPS,
+    wanted: Collection[str] = LATENCIES,
 ) -> Tails:
-    """The tails of that window; the connection has the view `requests` (`storage/query.py`). `every` in s."""
+    """The tails of that window; the connection has the view `requests` (`storage/query.py`). `every` in s.
+
+    Of latencies that are not `wanted` nothing is known.
+    """
     _choose(connection, window, by, every)
     labels = [f"l{index}" for index in range(len(by))]
     counted = connection.execute(
@@ -55,7 +59,7 @@ def tails(
         group = group_of(row[:width])
         group.num += row[width]
         group.num_bad += row[width + 1]
-    for key, sketch in latency_sketches(connection, keys):
+    for key, sketch in latency_sketches(connection, keys, wanted):
         latency = group_of(key[:width]).latencies[key[width]]
         (latency.cut_off if key[width + 1] else latency.seen).merge(sketch)
     for key, sketch in gap_sketches(connection, keys).items():

@@ -15,15 +15,22 @@ from plimsoll.slo.outcome import Outcome, Reason
 from plimsoll.slo.timing import bucket_of
 from plimsoll.storage import tails as storage
 from plimsoll.storage.columns import table_of
+from plimsoll.storage.sketches import LATENCIES
 from tests.analytics.records import POLICY, START, record
 
 
 def tails(
-    log: list[Record], by: tuple[str, ...], every: float | None = None, window: Window = EVERYTHING, most: int = 500
+    log: list[Record],
+    by: tuple[str, ...],
+    every: float | None = None,
+    window: Window = EVERYTHING,
+    most: int = 500,
+    *,
+    wanted: tuple[str, ...] = LATENCIES,
 ) -> Tails:
     with duckdb.connect(":memory:") as connection:
         connection.register("requests", table_of([Settle(each, ()) for each in log], list(range(len(log)))))
-        return storage.tails(connection, window, by, every, "test", most=most)
+        return storage.tails(connection, window, by, every, "test", most=most, wanted=wanted)
 
 
 def ttft(group: TailGroup, level: float) -> float | None:
@@ -50,6 +57,15 @@ def test_the_whole_is_what_adding_row_by_row_gives() -> None:
     assert found.whole.itl.num == sum(part.num for part in tally.itl)
     assert [part.num for part in found.whole.itl_by_position] == [part.num for part in tally.itl]
     assert found.whole.num_bad == sum(any(verdict.num_bad for verdict in each.verdicts) for each in LOG)
+
+
+def test_of_latencies_that_are_not_wanted_nothing_is_known() -> None:
+    whole, some = tails(LOG, ("tenant",)), tails(LOG, ("tenant",), wanted=("ttft",))
+    for all_of_it, group in zip(whole.groups, some.groups, strict=True):
+        assert (group.labels, group.num, group.num_bad) == (all_of_it.labels, all_of_it.num, all_of_it.num_bad)
+        for full, latency in zip(all_of_it.latencies, group.latencies, strict=True):
+            assert latency == full if latency.name == "ttft" else latency.num == latency.num_cut_off == 0
+    assert any(latency.num for group in whole.groups for latency in group.latencies if latency.name == "e2e")
 
 
 def test_groups_have_their_labels_and_exact_small_quantiles() -> None:
