@@ -1,9 +1,10 @@
 """Does the console lead to the culprit? From the front page of labelled incidents, at most three prominent links.
 
-`python -m benchmarks.console_leads [SEEDS EACH] [KIND …] [odd|even]`. The order of leads was chosen on even seeds, odd
-ones (another engine, other traffic) are for reporting. An incident counts as found where a page that was reached names
-the injected cause, and the injected tenant or replica where there is one. Incidents in which nobody missed five
-objectives are counted apart: nothing was to be seen.
+`python -m benchmarks.console_leads [SEEDS EACH] [KIND …] [odd|even] [from=SEED]`. The order of leads was chosen on even
+seeds, odd ones (another engine, other traffic) are for reporting. Seeds 1 to 5 were looked at to mend rules, so they no
+longer are: report from 7 on. An incident counts as found where a page that was reached names the injected cause, and
+the injected tenant or replica where there is one. Incidents in which nobody missed five objectives are counted apart:
+nothing was to be seen.
 """
 
 import asyncio
@@ -73,7 +74,8 @@ def incidents(kinds: list[str], num: int, first: int) -> Iterator[tuple[str, int
 def main() -> None:
     arguments = [each for each in sys.argv[1:] if not each.startswith("--")]
     first = 0 if "even" in arguments else 1
-    arguments = [each for each in arguments if each not in {"odd", "even"}]
+    first = next((int(each.removeprefix("from=")) for each in arguments if each.startswith("from=")), first)
+    arguments = [each for each in arguments if each not in {"odd", "even"} and not each.startswith("from=")]
     num = int(arguments[0]) if arguments else 2
     kinds = arguments[1:] or [kind for kind in KINDS if kind != "no_fault"]
     right = judged = unseen = 0
