@@ -6,6 +6,7 @@ engines' own metrics tell is in `enginecauses.py`.
 """
 
 from collections.abc import Callable, Iterable
+from statistics import median
 from typing import Final
 
 from plimsoll.diagnosis.case import ACCUSE, SHARED, SLOWER, Case, Cause, Found, cause_of
@@ -13,6 +14,9 @@ from plimsoll.diagnosis.enginecauses import engine_causes
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.signals import ReplicaSignal, TenantSignal
 from plimsoll.diagnosis.timeparts import Part
+
+GREW: Final = 1.2
+"""Requests, or tokens, so many times those of before are more."""
 
 
 def causes(case: Case) -> tuple[Cause, ...]:
@@ -51,7 +55,7 @@ def _growth(signal: TenantSignal) -> Found:
         return 0.0, (), ("the log has no time before to compare with",)
     told = f"{signal.name} sent {signal.prompt_rate:.1f} times the prompt tokens a second of before"
     strength = max(0.0, min(1.0, signal.prompt_rate - 1.0))
-    return (strength, (told,), ()) if signal.prompt_rate > 1.2 else (0.0, (), (told,))
+    return (strength, (told,), ()) if signal.prompt_rate > GREW else (0.0, (), (told,))
 
 
 def _has_longer_prompts(signal: TenantSignal) -> bool:
@@ -78,9 +82,15 @@ def _itself(case: Case) -> Iterable[Cause]:
         told = f"its answers are {signal.output:.1f} times as long as before"
         yield cause_of(CauseKind.OWN_LONGER_ANSWERS, case.victim, (mix, (told, f"length explains {mix:.0%}"), ()))
     if signal.rate is not None and signal.rate >= 1.5 and own > 0.0:
-        share = waited * min(1.0, own / 0.6) * min(1.0, signal.rate - 1.0)
+        share = waited * min(1.0, own / 0.6) * max(0.0, min(1.0, signal.rate / _usual_growth(case) - 1.0))
         told = f"it sends {signal.rate:.1f} times the requests of before, and {own:.0%} of the waiting is for itself"
         yield cause_of(CauseKind.OWN_SURGE, case.victim, (share, (told,), ()))
+
+
+def _usual_growth(case: Case) -> float:
+    """Requests of the middle one of the other tenants, during ÷ before, at least 1: growing with all is no surge."""
+    others = [each.rate for each in case.signals.tenants if each.name != case.victim and each.rate is not None]
+    return max(1.0, median(others)) if others else 1.0
 
 
 # --- engines ---------------------------------------------------------------------------------------------------------
@@ -196,12 +206,22 @@ def _overload(case: Case) -> Iterable[Cause]:
     waited = case.excess.share(*SHARED)
     load = case.signals.load
     top = max(case.culprits.values(), default=0.0)
-    if load is not None and load >= 1.2 and waited >= ACCUSE:
+    if load is not None and load >= GREW and waited >= ACCUSE and not _one_alone_grew(case):
         told = f"{load:.1f} times the tokens a second of before, from several tenants"
         spread = max(0.0, 1.0 - top)
         yield cause_of(
             CauseKind.OVERLOAD, "", (waited * min(1.0, load - 1.0 + 0.3) * min(1.0, 1.4 * spread), (told,), ())
         )
+
+
+def _one_alone_grew(case: Case) -> bool:
+    """Whether one tenant sends more and others are known not to: what is too much is then not the load of all."""
+    known = [
+        each.appeared or max(each.rate or 0.0, each.prompt_rate or 0.0) >= GREW
+        for each in case.signals.tenants
+        if each.appeared or each.rate is not None
+    ]
+    return len(known) >= 2 and sum(known) == 1
 
 
 _CANDIDATES: Final[tuple[Callable[[Case], Iterable[Cause]], ...]] = (

@@ -5,6 +5,7 @@ Reading order: `diagnose`. It sees rows only, those that live operation wrote; n
 
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -131,13 +132,22 @@ def _slow(visits: Visits, mine: Ints) -> NDArray[np.bool_]:
 
 
 def _incident(found: tuple[Change, ...]) -> tuple[float | None, float | None]:
-    """From the change to the worst stretch, until the next change for the better."""
+    """The neighbouring stretches, each worse than the window as a whole, in which most was missed: their two ends.
+
+    Not the worst stretch alone: that may be four seconds of a minute, with what went before taken for usual.
+    """
     worse = [change for change in found if change.worse]
     if not worse:
         return None, None
-    begin = max(worse, key=lambda change: change.after.ratio)
-    after = [change.at for change in found if change.at > begin.at and not change.worse]
-    return begin.at, after[0] if after else None
+    stretches = [found[0].before, *[change.after for change in found]]
+    usual = sum(each.num_bad for each in stretches) / sum(each.num for each in stretches)
+    runs = [list(run) for above, run in groupby(range(len(stretches)), lambda i: stretches[i].ratio > usual) if above]
+    begun = [run for run in runs if run[0] > 0]
+    if not begun:  # it was worse when the window began: since the change to the worst stretch, then
+        begin = max(worse, key=lambda change: change.after.ratio)
+        begun = [[found.index(begin) + 1]]
+    worst = max(begun, key=lambda run: sum(stretches[i].num_bad for i in run))
+    return found[worst[0] - 1].at, found[worst[-1]].at if worst[-1] < len(found) else None
 
 
 def _compare(visits: Visits, mine: Ints, since: float | None, until: float | None) -> tuple[Ints, Ints, str]:

@@ -18,8 +18,8 @@ from plimsoll.console.seen import Seen
 from plimsoll.diagnosis.diagnose import Mechanism
 from plimsoll.diagnosis.findings import Findings
 from plimsoll.diagnosis.remedies import CauseKind
-from tests.console.cases import every_cause
 from tests.console.recorded import Serving
+from tests.diagnosis.cases import every_cause
 
 PAGES = (
     *("/", "/tenants", "/tenants/acme?window=1h", "/tenants/eel?window=30d", "/diagnose?tenant=acme"),

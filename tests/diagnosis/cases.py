@@ -47,7 +47,7 @@ def cases() -> Iterator[Case]:
     yield case(waited, replace(SELF, prompt=2.0), culprits={VICTIM: 0.8}, mix=1.0)
     yield case({Part.DECODE: 0.1}, replace(SELF, output=2.0), mix=3.0)
     yield case(waited, replace(SELF, rate=3.0), culprits={VICTIM: 0.8}, load=2.0)
-    yield case(waited, QUIET, load=2.0, culprits={VICTIM: 0.3, NEIGHBOUR: 0.3})
+    yield case(waited, replace(QUIET, rate=2.0), replace(SELF, rate=2.0), load=2.0, culprits={VICTIM: 0.3})
     yield case({Part.KV_PRESSURE: 3.0}, QUIET)
     yield case({Part.OWN_PREFILL: 3.0}, replace(SELF, hits=10.0, hits_before=900.0))
     yield from _of_replicas(waited)

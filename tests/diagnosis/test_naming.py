@@ -1,0 +1,69 @@
+"""Which time is taken for the incident, and who is not accused of what others did."""
+
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from plimsoll.diagnosis.causes import causes
+from plimsoll.diagnosis.diagnose import _incident
+from plimsoll.diagnosis.remedies import CauseKind
+from plimsoll.diagnosis.shift import Change, Stretch
+from plimsoll.diagnosis.timeparts import Part
+from tests.diagnosis.cases import NEIGHBOUR, QUIET, SELF, VICTIM, case, every_cause
+
+
+def changes(*stretches: tuple[float, int, float]) -> tuple[Change, ...]:
+    """(since, requests, share that was bad) of neighbouring stretches, the last until 360 s."""
+    ends = [*[since for since, _, _ in stretches[1:]], 360.0]
+    found = [
+        Stretch(since, until, num, round(num * ratio), ratio, ratio, ratio)
+        for (since, num, ratio), until in zip(stretches, ends, strict=True)
+    ]
+    return tuple(Change(after.since, before, after, 20.0) for before, after in pairwise(found))
+
+
+def test_the_incident_is_where_most_was_missed_and_not_its_worst_seconds() -> None:
+    found = changes(
+        (0, 1000, 0.01), (182, 60, 0.5), (191, 60, 0.15), (201, 900, 0.75), (281, 90, 0.05), (297, 47, 0.94), (301, 400, 0)
+    )  # fmt: skip
+    assert _incident(found) == (201, 281)
+
+
+def test_stretches_that_grow_worse_are_one_incident() -> None:
+    found = changes(
+        (0, 1400, 0.007), (151, 900, 0.14), (241, 230, 0.33), (273, 56, 0.91), (276, 290, 0.4), (296, 430, 0.01)
+    )
+    assert _incident(found) == (151, 296)
+
+
+def test_it_may_last_may_have_begun_before_and_may_be_none() -> None:
+    assert _incident(changes((0, 500, 0.01), (200, 500, 0.5))) == (200, None)
+    assert _incident(changes((0, 500, 0.5), (100, 500, 0.9), (200, 500, 0.01))) == (100, 200)
+    assert _incident(changes((0, 500, 0.5), (200, 500, 0.01))) == (None, None)
+    assert _incident(()) == (None, None)
+
+
+WAITED = {Part.OTHERS_PREFILL: 3.0, Part.GATEWAY_QUEUE: 2.0}
+
+
+def test_what_one_tenant_sends_is_not_the_load_of_all() -> None:
+    calm = replace(QUIET, rate=0.9, prompt_rate=0.9)
+    for grown in (replace(SELF, rate=3.0), replace(SELF, prompt_rate=3.0), replace(SELF, appeared=True, rate=None)):
+        assert CauseKind.OVERLOAD not in {each.kind for each in causes(case(WAITED, grown, calm, load=2.0))}
+    both = case(WAITED, replace(SELF, rate=3.0), replace(QUIET, rate=3.0), load=2.0)
+    assert CauseKind.OVERLOAD in {each.kind for each in causes(both)}
+    unknown = case(WAITED, replace(SELF, rate=3.0), replace(QUIET, rate=None), load=2.0)
+    assert CauseKind.OVERLOAD in {each.kind for each in causes(unknown)}, "of the other too little is known to say"
+
+
+def test_who_grows_as_all_do_is_no_surge() -> None:
+    alone = case(WAITED, replace(SELF, rate=2.5), replace(QUIET, rate=0.9), culprits={VICTIM: 0.8}, load=2.0)
+    assert causes(alone)[0].kind == CauseKind.OWN_SURGE
+    alike = case(WAITED, replace(SELF, rate=2.5), replace(QUIET, rate=2.4), culprits={VICTIM: 0.8}, load=2.4)
+    assert CauseKind.OWN_SURGE not in {each.kind for each in causes(alike)}
+
+
+def test_every_cause_can_be_named() -> None:
+    found = every_cause()
+    assert {each.kind for each in found} == set(CauseKind)
+    assert {each.subject for each in found if "neighbour" in each.kind} == {NEIGHBOUR}
