@@ -15,9 +15,6 @@ from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.signals import ReplicaSignal, TenantSignal
 from plimsoll.diagnosis.timeparts import Part
 
-GREW: Final = 1.2
-"""Requests, or tokens, so many times those of before are more."""
-
 
 def causes(case: Case) -> tuple[Cause, ...]:
     """Those worth naming, the likeliest first."""
@@ -55,7 +52,7 @@ def _growth(signal: TenantSignal) -> Found:
         return 0.0, (), ("the log has no time before to compare with",)
     told = f"{signal.name} sent {signal.prompt_rate:.1f} times the prompt tokens a second of before"
     strength = max(0.0, min(1.0, signal.prompt_rate - 1.0))
-    return (strength, (told,), ()) if signal.prompt_rate > GREW else (0.0, (), (told,))
+    return (strength, (told,), ()) if signal.prompt_rate > 1.2 else (0.0, (), (told,))
 
 
 def _has_longer_prompts(signal: TenantSignal) -> bool:
@@ -206,12 +203,16 @@ def _overload(case: Case) -> Iterable[Cause]:
     waited = case.excess.share(*SHARED)
     load = case.signals.load
     top = max(case.culprits.values(), default=0.0)
-    if load is not None and load >= GREW and waited >= ACCUSE and not _one_alone_grew(case):
+    if load is not None and load >= 1.2 and waited >= ACCUSE and not _one_alone_grew(case):
         told = f"{load:.1f} times the tokens a second of before, from several tenants"
         spread = max(0.0, 1.0 - top)
         yield cause_of(
             CauseKind.OVERLOAD, "", (waited * min(1.0, load - 1.0 + 0.3) * min(1.0, 1.4 * spread), (told,), ())
         )
+
+
+GREW: Final = 1.2
+"""Requests, or prompt tokens, so many times those of before are more."""
 
 
 def _one_alone_grew(case: Case) -> bool:

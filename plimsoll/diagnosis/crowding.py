@@ -6,7 +6,6 @@ it (`parts.py`). The diagonal is what a tenant did to itself.
 """
 
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -76,33 +75,21 @@ def _queued(visits: Visits, parts: TimeParts, rows: Ints) -> Floats:
 
 def _held(visits: Visits, rows: Ints, pool: int) -> Floats:
     """What each tenant held of a pool, on average, while each row waited; rows sum to 1."""
+    running = np.flatnonzero((visits.pool.codes == pool) & ~np.isnan(visits.dispatched))
+    size = np.where(visits.reserved[running] > 0, visits.reserved[running], np.maximum(1, visits.prompt[running]))
+    start, end = visits.dispatched[running], np.fmax(visits.ended[running], visits.dispatched[running])
     waited_from, waited_to = visits.arrived[rows], np.fmax(visits.dispatched[rows], visits.arrived[rows])
     waited_to = np.where(np.isnan(visits.dispatched[rows]), visits.finished[rows], waited_to)
     shares = np.zeros((len(rows), len(visits.tenant.names)))
-    for tenant, held in _holdings(visits, pool):
+    for tenant in np.unique(visits.tenant.codes[running]):
+        his = visits.tenant.codes[running] == tenant
+        held = LinearSum(start[his], end[his], size[his].astype(np.float64))
         shares[:, tenant] = np.maximum(0.0, held.until(waited_to) - held.until(waited_from))
     whole = shares.sum(axis=1)
     empty = whole <= 0.0  # nobody ran: it waited for its own turn only
     shares[empty, visits.tenant.codes[rows][empty]] = 1.0
     result: Floats = shares / np.where(empty, 1.0, whole)[:, None]
     return result
-
-
-def _holdings(visits: Visits, pool: int) -> list[tuple[int, LinearSum]]:
-    """What each tenant held of a pool over time; made once for all that is asked of these visits."""
-    known = _HOLDINGS.setdefault(visits, {})
-    if pool not in known:
-        running = np.flatnonzero((visits.pool.codes == pool) & ~np.isnan(visits.dispatched))
-        size = np.where(visits.reserved[running] > 0, visits.reserved[running], np.maximum(1, visits.prompt[running]))
-        start, end = visits.dispatched[running], np.fmax(visits.ended[running], visits.dispatched[running])
-        known[pool] = []
-        for tenant in np.unique(visits.tenant.codes[running]).tolist():
-            his = visits.tenant.codes[running] == tenant
-            known[pool].append((tenant, LinearSum(start[his], end[his], size[his].astype(np.float64))))
-    return known[pool]
-
-
-_HOLDINGS: Final["WeakKeyDictionary[Visits, dict[int, list[tuple[int, LinearSum]]]]"] = WeakKeyDictionary()
 
 
 def _named(names: tuple[str, ...], queue: Floats, engine: Floats) -> Crowding:

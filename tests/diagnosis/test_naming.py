@@ -24,7 +24,8 @@ def changes(*stretches: tuple[float, int, float]) -> tuple[Change, ...]:
 
 def test_the_incident_is_where_most_was_missed_and_not_its_worst_seconds() -> None:
     found = changes(
-        (0, 1000, 0.01), (182, 60, 0.5), (191, 60, 0.15), (201, 900, 0.75), (281, 90, 0.05), (297, 47, 0.94), (301, 400, 0)
+        (0, 1000, 0.01), (182, 60, 0.5), (191, 60, 0.15), (201, 900, 0.75), (281, 90, 0.05), (297, 47, 0.94),
+        (301, 400, 0.0),
     )  # fmt: skip
     assert _incident(found) == (201, 281)
 
