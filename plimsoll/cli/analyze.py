@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from plimsoll.analytics.figures import Report
 from plimsoll.analytics.tails import Tails
 from plimsoll.cli.options import Json
-from plimsoll.cli.output import print_json, terminal, write_text
+from plimsoll.cli.output import Terminal, print_json, terminal, write_text
 from plimsoll.foreign.account import Account
 from plimsoll.policy import document
 
@@ -141,7 +140,7 @@ def _why(directory: Path, source: str) -> "Findings":
 @contextmanager
 def _progress() -> Iterator["analysis.Progress"]:
     """Bytes of each file, on a terminal's stderr."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as progress:
         bars: dict[str, int] = {}

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from plimsoll.cli.output import print_json, terminal, write_text
+from plimsoll.cli.output import Terminal, print_json, terminal, write_text
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.errors import UsageError
@@ -109,7 +108,7 @@ def _chosen(
 
 
 def _fitted(chosen: Sequence[EngineRun], base: EngineProfile, evaluations: int) -> Fit:
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("fitting", total=evaluations)

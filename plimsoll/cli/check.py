@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.markup import escape
 
 from plimsoll.cli.options import Json
+from plimsoll.cli.output import Terminal
 from plimsoll.engine import profiles
 from plimsoll.errors import Fault, ProfileError
 from plimsoll.policy.document import Examination, examine, read
@@ -55,7 +55,7 @@ def _wrong_with_profile(name: str, overrides: str) -> str:
 
 
 def _show(source: Path, examination: Examination) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     for fault in examination.faults:
         console.print(f"[red]fault[/]    {escape(str(fault))}")
     for fault in examination.warnings:

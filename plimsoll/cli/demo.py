@@ -15,6 +15,7 @@ from rich.console import Console
 
 from plimsoll.cli.demostory import story
 from plimsoll.cli.options import Seconds
+from plimsoll.cli.output import Terminal
 from plimsoll.cli.watching import Watch, read_token, watch
 from plimsoll.errors import UsageError
 from plimsoll.load.children import Child, Children, plimsoll
@@ -71,7 +72,7 @@ def demo(
     _check(staging)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     home = _home(dir, staging.policy)
-    console = Console()
+    console = Terminal()
     with Children(home / "logs") as children:
         try:
             play = _Play(staging, home, children, console)

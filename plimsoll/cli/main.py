@@ -1,11 +1,14 @@
 """`plimsoll …`: one sub-command a file, imported only when it is called, so that each starts fast."""
 
 import os
+import signal
 import sys
+from typing import TextIO
 
 from cyclopts import App
 
 from plimsoll import __version__
+from plimsoll.cli.output import Terminal
 from plimsoll.errors import PlimsollError
 
 app = App(
@@ -82,17 +85,39 @@ for _name, _help in BUDGET_COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command line; a fault that we know, or a file that cannot be used, is one line and exit 2."""
+    """Run the command line; a fault that we know, or a file that cannot be used, is one line and exit 2.
+
+    Where whoever read the output has left (`| head`), it ends quietly with the status that a shell gives to SIGPIPE.
+    """
     try:
-        app(sys.argv[1:])
+        app.console = Terminal()  # of help
+        try:
+            app(sys.argv[1:])
+        finally:
+            for stream in _streams():
+                stream.flush()  # here, and not when the interpreter has ended
     except PlimsollError as error:
         print(f"plimsoll: {error}", file=sys.stderr)  # noqa: T201 - the command line's own voice
         sys.exit(2)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        _let_go()
+        sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         if error.filename is None:
             raise
         print(f"plimsoll: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201 - as above
         sys.exit(2)
+
+
+def _streams() -> list[TextIO]:
+    """Those that were open when we began."""
+    return [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+
+
+def _let_go() -> None:
+    """What a reader that left has not read goes nowhere, instead of failing once more when the interpreter ends."""
+    for stream in _streams():
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,6 +1,7 @@
 """How commands speak: JSON, tables on a terminal or without one, files."""
 
 import sys
+from errno import EPIPE
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,17 @@ def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
 
 
-def terminal(width: int = WIDTH, *, soft_wrap: bool = False) -> Console:
+class Terminal(Console):
+    """Rich's, but that a reader who left is told to whoever runs the command (`main`), as for any other output."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich would end the program here, with exit status 1."""
+        raise BrokenPipeError(EPIPE, "whoever read the output has left")
+
+
+def terminal(width: int = WIDTH, *, soft_wrap: bool = False) -> Terminal:
     """Where tables go: as wide as the terminal, or `width` columns; colour only on a terminal."""
-    return Console(highlight=False, soft_wrap=soft_wrap, width=None if sys.stdout.isatty() else width)
+    return Terminal(highlight=False, soft_wrap=soft_wrap, width=None if sys.stdout.isatty() else width)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -6,11 +6,10 @@ from types import TracebackType
 from typing import Self
 
 from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from plimsoll.cli.output import terminal
+from plimsoll.cli.output import Terminal, terminal
 from plimsoll.load.plan import Planned
 from plimsoll.load.result import Seen
 from plimsoll.load.summary import Summary, TenantSummary
@@ -28,7 +27,7 @@ class Meter:
             TimeElapsedColumn(),
             TextColumn(f"of {planned[-1].at:.0f} s"),
             TextColumn("{task.description}"),
-            console=Console(stderr=True),
+            console=Terminal(stderr=True),
             disable=not sys.stderr.isatty(),
         )
         self._task = self._progress.add_task("", total=len(planned))

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from plimsoll.cli.output import Terminal
 from plimsoll.units import format_duration
 
 
@@ -60,7 +60,7 @@ class SimProgress:
 @contextmanager
 def sim_progress(num: int, length: float, start_at: float, zone: str, about: str = "") -> Iterator[SimProgress]:
     """Nothing is shown where stderr is no terminal."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         yield SimProgress(progress, num, length, start_at, zone, about)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
-from rich.console import Console
 from rich.live import Live as Screen
 
+from plimsoll.cli.output import Terminal
 from plimsoll.console.feed import Dropped, Feed
 from plimsoll.console.live import Live
 from plimsoll.console.liveview import ReplicaReading, Scene, draw, plain
@@ -75,7 +75,7 @@ class _Watching:
 
     async def draw(self, reading: "asyncio.Task[None]") -> None:
         """The whole screen, four times a second."""
-        console = Console()
+        console = Terminal()
         with Screen(console=console, screen=True, auto_refresh=False) as screen:
             while not self._what.over() and not reading.done():
                 await self._look()
@@ -107,7 +107,7 @@ class _Watching:
 
     def keep_picture(self, path: Path) -> None:
         """The view as it stands, as SVG. Raises UsageError where it cannot be written."""
-        console = Console(record=True, width=PICTURE[0], height=PICTURE[1], file=StringIO(), force_terminal=True)
+        console = Terminal(record=True, width=PICTURE[0], height=PICTURE[1], file=StringIO(), force_terminal=True)
         console.print(draw(self.live, self._scene, time.time(), PICTURE[1]))
         try:
             # without the template's @font-face rules: a picture must not load anything from elsewhere

@@ -8,12 +8,11 @@ import msgspec
 import numpy as np
 from cyclopts import Parameter
 from msgspec import Struct
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from plimsoll.cli import workloads
-from plimsoll.cli.output import print_json, terminal, write_text
+from plimsoll.cli.output import Terminal, print_json, terminal, write_text
 from plimsoll.cli.workloadtable import WIDTH, show
 from plimsoll.errors import TraceError, UsageError
 from plimsoll.policy.yamltext import compact
@@ -63,7 +62,7 @@ def workload(
         return
     show(found, alike, out)
     if left_out:
-        Console(highlight=False).print(
+        Terminal(highlight=False).print(
             f"[yellow]left out[/] {len(left_out):,} rows, the first: {escape(str(left_out[0]))}"
         )
 

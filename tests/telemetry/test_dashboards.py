@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from plimsoll.telemetry import scaling
 from plimsoll.telemetry.dashboards import dashboards, grafana, quantile
 from plimsoll.telemetry.exposition import Page
 from plimsoll.telemetry.prometheus import Metrics, write_snapshot
+from tests.cli.running import run
 from tests.storage.rows import record
 
 ELSEWHERE = {
@@ -57,3 +59,12 @@ def test_names_are_one_each_and_native_asks_no_buckets() -> None:
     told = json.dumps([grafana(board) for board in dashboards(native=True)])
     assert "_bucket" not in told
     assert "histogram_count" in quantile(0.99, "ttft", "tenant", native=True, least=368)
+
+
+def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
+    plain = run("dashboards", "-o", str(tmp_path))
+    told = json.loads(run("dashboards", "-o", str(tmp_path), "--json").stdout)["dashboards"]
+    assert [f"{each['file']}  {each['text']}" for each in told] == plain.stdout.splitlines()
+    assert {Path(each["file"]) for each in told} == set(tmp_path.iterdir())
+    for each in told:
+        assert json.loads(Path(each["file"]).read_text(encoding="utf-8"))["panels"]
