@@ -117,7 +117,7 @@ class Service:
         page: Exposition = ProtobufPage() if is_wanted(accept) else Page()
         for _ in self._metrics.write(page):
             await asyncio.sleep(0)
-        snapshot = self._app.governor.snapshot(self._app.clock())
+        snapshot = self._app.governor.snapshot(self._app.clock(), with_accounts=False)
         write_snapshot(page, snapshot)
         scaling.write(page, self._signals(snapshot))
         refused = [(reason.value, num) for reason, num in self._app.driver.unattributed.items()]
@@ -131,12 +131,12 @@ class Service:
 
     def scaling(self) -> bytes:
         """See `Operations`."""
-        snapshot = self._app.governor.snapshot(self._app.clock())
+        snapshot = self._app.governor.snapshot(self._app.clock(), with_accounts=False)
         return msgspec.json.encode({"at": snapshot.at, "pools": self._signals(snapshot)})
 
     def external_metrics(self, metric: str, pool: str) -> bytes | None:
         """See `Operations`."""
-        snapshot = self._app.governor.snapshot(self._app.clock())
+        snapshot = self._app.governor.snapshot(self._app.clock(), with_accounts=False)
         chosen = {name: each for name, each in self._signals(snapshot).items() if pool in {"", name}}
         found = scaling.external_metrics(metric, chosen, snapshot.at)
         return None if found is None else msgspec.json.encode(found)

@@ -4,6 +4,7 @@
 otherwise); `/admin/…` wants the token.
 """
 
+import asyncio
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Iterator
@@ -121,6 +122,7 @@ class Admin:
             await response.prepare(request)
             for part in _parts(pieces) if request.method == "GET" else ():
                 await response.write(part)
+                await asyncio.sleep(0)  # a socket that takes megabytes at once would make it one long turn
             await response.write_eof()
         except (ConnectionResetError, ConnectionAbortedError):
             _log.debug("a scraper left before its page ended")

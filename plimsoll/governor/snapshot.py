@@ -148,9 +148,10 @@ class Snapshot(Struct, frozen=True):
     tenants: tuple[TenantState, ...] = ()
 
 
-def take(register: Register, *, draining: bool, at: float) -> Snapshot:
-    """The state of everything in the register."""
+def take(register: Register, *, draining: bool, at: float, with_accounts: bool) -> Snapshot:
+    """The state of everything in the register; without accounts no `counts` and no `tenants`."""
     pools = [pool for pool in register.pools if pool.open or pool.num_in_flight]
+    accounts = [*register.accounts.values()] if with_accounts else []
     return Snapshot(
         at,
         register.policy.version,
@@ -158,9 +159,9 @@ def take(register: Register, *, draining: bool, at: float) -> Snapshot:
         max([pool.ladder.level for pool in pools if pool.ladder is not None], default=0),
         tuple([_pool(register, pool, at) for pool in pools]),
         tuple([queue for pool in pools for queue in _queues(pool)]),
-        tuple([_counts(counts) for account in register.accounts.values() for counts in account.counts.values()]),
+        tuple([_counts(counts) for account in accounts for counts in account.counts.values()]),
         tuple([RuleState(rule.kind, rule.name, rule.num_faults, rule.last_fault) for rule in register.rules.all()]),
-        tuple([_tenant(account, at) for account in register.accounts.values() if account.known]),
+        tuple([_tenant(account, at) for account in accounts if account.known]),
     )
 
 

@@ -86,6 +86,17 @@ def test_a_snapshot_says_who_is_in_the_way() -> None:
     assert through_a_snapshot(service, asked()).reason == Reason.TENANT_CONCURRENCY.value
 
 
+def test_a_snapshot_without_accounts_is_the_same_but_for_them() -> None:
+    service = Service(policy_of(tenants=TENANTS, num_replicas=1), kv_blocks=60)
+    for tenant in ("ada", "dan", "dan"):
+        service.ask(1, tenant)
+    whole = service.governor.snapshot(START + 2)
+    assert whole.counts
+    assert len(whole.tenants) == len(TENANTS)
+    bare = msgspec.structs.replace(whole, counts=(), tenants=())
+    assert service.governor.snapshot(START + 2, with_accounts=False) == bare
+
+
 def test_a_snapshot_says_what_is_wrong_with_replicas() -> None:
     service = Service(policy_of(tenants=TENANTS, num_replicas=3))
     service.report(2, down=("http://r0",))
