@@ -1,16 +1,20 @@
 """How often a diagnosis names what was injected: episodes of every kind, a confusion matrix, and CPU s an hour takes.
 
-`python -m benchmarks.diagnosis [EPISODES] [KIND …] [odd] [--keep FILE]`. Parameters were chosen on even seeds; odd ones
-(another engine, other traffic, other scheduling) are for reporting. Incidents in which the victim missed fewer than
-five objectives are counted apart: there was nothing to explain. With `--keep` each episode's outcome is a line of FILE,
-and what is there already is not run again: the whole set can be made in pieces, on one core. `pairs` stands for all
-incidents of two causes, `all` for every kind, pairs, and four times as many episodes without any fault.
+`python -m benchmarks.diagnosis [EPISODES] [KIND …] [odd] [--from SEED] [--keep FILE] [--share I/N]`. Parameters were
+chosen on even seeds; odd ones (another engine, other traffic, other scheduling) are for reporting, from SEED on.
+Incidents in which the victim missed fewer than five objectives are counted apart: there was nothing to explain.
+`pairs` stands for all incidents of two causes, `all` for every kind, pairs, and four times as many without any fault.
+
+With `--keep` each episode's outcome is a line of FILE, and what is there already is not run again: stopped at any time,
+the same command goes on where it was, and when all is there it only prints. N processes at once take `--share 1/N` to
+`--share N/N` with one FILE, each printing what is its own; a last one without `--share` prints all.
 """
 
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -54,6 +58,7 @@ class Outcome(Struct, frozen=True):
     right: bool
     both: bool  # of a pair: both causes are among those named
     ran: float
+    took: float = 0.0  # CPU s of the episode, simulation and diagnosis
 
     @property
     def is_incident(self) -> bool:
@@ -68,6 +73,7 @@ class Outcome(Struct, frozen=True):
 
 def judged(kind: str, seed: int) -> Outcome:
     """Make an episode and diagnose it."""
+    started = time.process_time()
     incident = episode(kind, seed)
     began = time.process_time()
     found = diagnose(visits_of(incident.records), incident.engines, VICTIM, states=States(incident.states))
@@ -79,36 +85,64 @@ def judged(kind: str, seed: int) -> Outcome:
         kind, seed, found.num_bad, top.value if top else "", named[1].value if len(named) > 1 else "", found.mechanism,
         top in incident.kinds if incident.kinds else top is None,
         len(groups) > 1 and all(any(each in group for each in named[:3]) for group in groups), ran,
+        time.process_time() - started,
     )  # fmt: skip
 
 
 def main() -> None:
-    words, keep = _arguments()
-    first = 1 if "odd" in words else 0
-    num = int(words[0]) if words and words[0].isdigit() else 5
-    asked = [word for word in words if not word.isdigit() and word not in {"odd", "even"}] or list(KINDS)
-    pairs = ["+".join(pair) for pair in PAIRS]
-    kinds = [kind for word in asked for kind in {"pairs": pairs, "all": [*KINDS, *pairs]}.get(word, [word])]
-    known = {(each.kind, each.seed): each for each in _kept(keep)}
+    wanted = _arguments(sys.argv[1:])
+    part, parts = wanted.share
+    known = {(each.kind, each.seed): each for each in _kept(wanted.keep)}
     done: list[Outcome] = []
-    for kind in kinds:
-        more = 4 * num if kind == "no_fault" and "all" in asked else num
-        for seed in range(first, first + 2 * more, 2):
-            outcome = known.get((kind, seed)) or judged(kind, seed)
-            if keep is not None and (kind, seed) not in known:
-                with keep.open("ab") as file:
-                    file.write(msgspec.json.encode(outcome) + b"\n")
-            done.append(outcome)
-        _show_kind(kind, [each for each in done if each.kind == kind])
+    for kind, episodes in groupby(list(_episodes(wanted))[part - 1 :: parts], key=lambda episode: episode[0]):
+        outcomes = [known.get(each) or _made(*each, wanted.keep) for each in episodes]
+        _show_kind(kind, outcomes)
+        done += outcomes
     _show_all(done)
 
 
-def _arguments() -> tuple[list[str], Path | None]:
-    words = sys.argv[1:]
-    if "--keep" not in words:
-        return words, None
-    place = words.index("--keep")
-    return [*words[:place], *words[place + 2 :]], Path(words[place + 1])
+def _made(kind: str, seed: int, keep: Path | None) -> Outcome:
+    outcome = judged(kind, seed)
+    if keep is not None:
+        with keep.open("ab") as file:  # one short write at the end: several processes may
+            file.write(msgspec.json.encode(outcome) + b"\n")
+    return outcome
+
+
+class Wanted(Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    num: int
+    words: tuple[str, ...]
+    first: int
+    keep: Path | None
+    share: tuple[int, int]
+
+
+def _arguments(words: list[str]) -> Wanted:
+    options: dict[str, str] = {}
+    for name in ("--keep", "--share", "--from"):
+        if name in words:
+            place = words.index(name)
+            options[name] = words[place + 1]
+            words = [*words[:place], *words[place + 2 :]]
+    part, _, parts = options.get("--share", "1/1").partition("/")
+    return Wanted(
+        num=next((int(word) for word in words if word.isdigit()), 5),
+        words=tuple([word for word in words if not word.isdigit() and word not in {"odd", "even"}]) or tuple(KINDS),
+        first=int(options.get("--from", "1" if "odd" in words else "0")),
+        keep=Path(options["--keep"]) if "--keep" in options else None,
+        share=(int(part), int(parts)),
+    )
+
+
+def _episodes(wanted: Wanted) -> Iterable[tuple[str, int]]:
+    """Kind and seed, in order; every second seed, so that all are odd or all even."""
+    pairs = ["+".join(pair) for pair in PAIRS]
+    for word in wanted.words:
+        for kind in {"pairs": pairs, "all": [*KINDS, *pairs]}.get(word, [word]):
+            num = 4 * wanted.num if kind == "no_fault" and "all" in wanted.words else wanted.num
+            yield from ((kind, seed) for seed in range(wanted.first, wanted.first + 2 * num, 2))
 
 
 def _kept(path: Path | None) -> Iterable[Outcome]:
@@ -138,6 +172,7 @@ def _show_all(outcomes: list[Outcome]) -> None:
     if quiet:
         print(f"no fault: {sum(not each.right for each in quiet)} of {len(quiet)} accused")
     _show_matrix(outcomes)
+    print(f"an episode: {np.mean([each.took for each in outcomes]):.2f} CPU s on average, to simulate and to diagnose")
     print(f"diagnosis of 100,000 requests: {np.median([each.ran for each in outcomes]):.2f} CPU s")
 
 

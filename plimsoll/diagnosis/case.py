@@ -43,6 +43,12 @@ class Case(Struct, frozen=True):
     engines: tuple[EngineSignal, ...] = ()  # what replicas said of themselves; (): nothing is known of it
     attributed: float = 1.0  # share of the extra waiting that lies behind anybody's requests
     adapter_share: float = 0.0  # of the slow requests, those that need an adapter
+    unserved: float = 0.0  # of the bad requests, those refused because no replica was up
+    behind: dict[Part, float] = {}  # share of the excess in our queue for requests that a stall, or a client, kept
+
+    def share_with_queue(self, part: Part) -> float:
+        """Share of the excess in a part, and in our queue for requests that it kept."""
+        return min(1.0, self.excess.share(part) + self.behind.get(part, 0.0))
 
 
 Found = tuple[float, tuple[str, ...], tuple[str, ...]]

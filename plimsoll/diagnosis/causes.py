@@ -15,6 +15,9 @@ from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.signals import ReplicaSignal, TenantSignal
 from plimsoll.diagnosis.timeparts import Part
 
+LONG: Final = 4096
+"""Tokens from which a prompt is long whatever others send."""
+
 
 def causes(case: Case) -> tuple[Cause, ...]:
     """Those worth naming, the likeliest first."""
@@ -37,7 +40,7 @@ def _neighbours(case: Case) -> Iterable[Cause]:
             f"waiting and others' prompts are {waited:.0%} of what slow requests took longer",
         )
         grew = _growth(signal)
-        kind = CauseKind.NEIGHBOUR_LONG_PROMPTS if _has_longer_prompts(signal) else CauseKind.NEIGHBOUR_SURGE
+        kind = CauseKind.NEIGHBOUR_LONG_PROMPTS if _has_longer_prompts(case, signal) else CauseKind.NEIGHBOUR_SURGE
         strength = min(1.0, 0.55 + 0.45 * grew[0]) if case.victim else grew[0]
         yield cause_of(
             kind, name, (waited * case.attributed * min(1.0, share / 0.6) * strength, (*told, *grew[1]), grew[2])
@@ -55,10 +58,13 @@ def _growth(signal: TenantSignal) -> Found:
     return (strength, (told,), ()) if signal.prompt_rate > 1.2 else (0.0, (), (told,))
 
 
-def _has_longer_prompts(signal: TenantSignal) -> bool:
-    """Whether growth is in length rather than in number."""
+def _has_longer_prompts(case: Case, signal: TenantSignal) -> bool:
+    """Whether growth is in length rather than in number; of who is new, whether its prompts are far above others'."""
     if signal.prompt is None:
-        return (signal.prompt_during or 0.0) >= 4096
+        others = [each for each in case.signals.tenants if each.name != signal.name and each.prompt_during is not None]
+        num = sum(each.num_during for each in others)
+        mean = sum((each.prompt_during or 0.0) * each.num_during for each in others) / num if num else LONG / 4
+        return (signal.prompt_during or 0.0) >= min(LONG, 4 * mean)
     return signal.prompt >= 1.5 and (signal.rate is None or signal.prompt > signal.rate)
 
 
@@ -117,7 +123,7 @@ def _replicas(case: Case) -> Iterable[Cause]:
     for signal in case.signals.replicas:
         others = [each for each in case.signals.replicas if each.name != signal.name and each.num_during]
         yield from _slow(case, signal, others)
-        yield from _stalled(case, signal, len(others))
+        yield from _stalled(case, signal)
         if signal.num_during and signal.failed >= max(5, 0.2 * signal.num_during):
             told = f"{signal.name} failed {signal.failed} of {signal.num_during} requests"
             yield cause_of(CauseKind.REPLICA_FAILED, signal.name, (min(1.0, 1.5 * case.failed_share), (told,), ()))
@@ -141,12 +147,14 @@ def _slow(case: Case, signal: ReplicaSignal, others: list[ReplicaSignal]) -> Ite
     )
 
 
-def _stalled(case: Case, signal: ReplicaSignal, num_others: int) -> Iterable[Cause]:
+def _stalled(case: Case, signal: ReplicaSignal) -> Iterable[Cause]:
     share = case.by_replica.get(signal.name, 0.0)
-    stall = case.excess.share(Part.STALL, Part.UNKNOWN)
-    if num_others and share >= 0.7 and case.excess.share(Part.STALL) >= 0.2:
-        told = f"{share:.0%} of slow requests ran on {signal.name}; {stall:.0%} of the excess is one long silence"
-        yield cause_of(CauseKind.STALLED_REPLICA, signal.name, (min(1.0, 1.2 * stall), (told,), ()))
+    stalled = case.share_with_queue(Part.STALL)
+    if share >= 0.7 and stalled >= 0.2:
+        told = f"{share:.0%} of slow requests ran on {signal.name}; {stalled:.0%} of the excess lies in times in "
+        told += "which it gave no sign of life, or behind requests that it kept then"
+        likelihood = min(1.0, 1.2 * (stalled + case.excess.share(Part.UNKNOWN)))
+        yield cause_of(CauseKind.STALLED_REPLICA, signal.name, (likelihood, (told,), ()))
 
 
 def _engines(case: Case) -> Iterable[Cause]:
@@ -156,7 +164,7 @@ def _engines(case: Case) -> Iterable[Cause]:
     if not known or not all(during >= SLOWER * before for during, before in known):
         return
     worst = max(during / before for during, before in known)
-    share = case.excess.share(Part.DECODE, Part.OWN_PREFILL, *SHARED)
+    share = case.excess.share(Part.DECODE, Part.OWN_PREFILL) + case.excess.share(*SHARED) * (1.0 - _grown(case))
     told = f"every replica's steps take up to {worst:.1f} times as long as before"
     if case.engines and all(each.num_starts for each in case.engines):
         anew = "every replica was started anew at that time"
@@ -164,6 +172,16 @@ def _engines(case: Case) -> Iterable[Cause]:
     unknown = "precision, experts, drafts, links: the engines' own metrics would tell which, and are not in this log"
     shown = "experts, drafts and links are as they were, as far as the engines tell"
     yield cause_of(CauseKind.SLOWER_ENGINES, "", (0.9 * share, (told,), (shown if case.engines else unknown,)))
+
+
+def _grown(case: Case) -> float:
+    """How much of the waiting lies behind somebody who sends more than before: that is not the engines' doing."""
+    shares = [
+        share * _growth(signal)[0] * case.attributed
+        for name, share in case.culprits.items()
+        if (signal := case.signals.tenant(name)) is not None
+    ]
+    return min(1.0, sum(shares))
 
 
 # --- outside ---------------------------------------------------------------------------------------------------------
@@ -176,11 +194,13 @@ def _outside(case: Case) -> Iterable[Cause]:
         (CauseKind.STALLS, Part.STALL, "is one long silence within an answer"),
         (CauseKind.NETWORK, Part.UNKNOWN, "nothing in the log explains: network, front end of the engine, cold start"),
     ):
-        share = case.excess.share(part)
+        share = case.share_with_queue(part)
         weight = 0.8 if kind in {CauseKind.NETWORK, CauseKind.STALLS} else 1.2
         if share >= ACCUSE:
             told, against = _paths(case) if kind in {CauseKind.NETWORK, CauseKind.SLOW_CLIENT} else ((), ())
             weight *= 1.2 if told else 1.0
+            if case.behind.get(part, 0.0) >= 0.05:
+                told = (f"{case.behind[part]:.0%} of it in our queue, for places that such requests held", *told)
             found = (min(1.0, weight * share), (f"{share:.0%} of the excess {words}", *told), against)
             yield cause_of(kind, "", found)
 

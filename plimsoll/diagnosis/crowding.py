@@ -1,8 +1,9 @@
 """Space: whose requests kept whose waiting, as a matrix tenant × tenant of seconds.
 
-A second in our queue is split by what each tenant then held of the pool (KV reserved, in blocks; where the log has
-none, prompt tokens): place is what one waits for. A second in the engine goes to those whose prompts were computed in
-it (`parts.py`). The diagonal is what a tenant did to itself.
+A second in our queue is split by who then held the pool (KV reserved, in blocks; where the log has none, prompt
+tokens): place is what one waits for. Whoever held it and was itself kept by others' prompts passes that share on to
+them; what it spent in an engine's silence, or for a client that did not read, is no tenant's. A second in the engine
+goes to those whose prompts were computed in it (`parts.py`). The diagonal is what a tenant did to itself.
 """
 
 from typing import Final
@@ -17,6 +18,8 @@ from plimsoll.diagnosis.visits import Floats, Ints, Visits
 MAX_NAMED: Final = 32
 """Tenants told apart as culprits, those that held most; the others are one."""
 OTHERS: Final = "(others)"
+NOBODYS: Final = (Part.STALL, Part.CLIENT)
+"""Parts of a request's stay for which nobody's prompts are to blame."""
 
 
 class Crowding(Struct, frozen=True):
@@ -51,45 +54,60 @@ def crowding(visits: Visits, parts: TimeParts, rows: Ints | None = None) -> Crow
     names = visits.tenant.names
     codes = visits.tenant.codes
     queue, engine = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
-    np.add.at(queue, codes[chosen], _queued(visits, parts, chosen))
+    np.add.at(queue, codes[chosen], _queued(visits, parts, chosen)[:, : len(names)])
     np.add.at(engine, codes[chosen], parts.crowded[chosen, : len(names)])
     return _named(names, queue, engine)
 
 
 def waited_for(visits: Visits, parts: TimeParts, rows: Ints) -> Floats:
-    """Seconds that `rows` waited together for each tenant, in the order of the tenants' names; none is folded."""
-    seconds = _queued(visits, parts, rows) + parts.crowded[rows, : len(visits.tenant.names)]
-    total: Floats = seconds.sum(axis=0)
+    """Seconds that `rows` waited together for each tenant, in the order of the tenants' names; none is folded.
+
+    Behind these, those for each part of NOBODYS: in our queue, for requests that were kept by it.
+    """
+    num = len(visits.tenant.names)
+    total: Floats = _queued(visits, parts, rows).sum(axis=0)
+    total[:num] += parts.crowded[rows, :num].sum(axis=0)
     return total
 
 
 def _queued(visits: Visits, parts: TimeParts, rows: Ints) -> Floats:
-    """Of each row's time in our queue, the seconds for each tenant."""
-    by_row = np.zeros((len(rows), len(visits.tenant.names)))
+    """Of each row's time in our queue, the seconds for each tenant, and then those for each part of NOBODYS."""
+    by_row = np.zeros((len(rows), len(visits.tenant.names) + len(NOBODYS)))
     wait = parts.seconds[rows, COLUMN[Part.GATEWAY_QUEUE]]
     for pool in np.unique(visits.pool.codes[rows]):
         here = np.flatnonzero((visits.pool.codes[rows] == pool) & (wait > 0.0))
-        by_row[here] = wait[here, None] * _held(visits, rows[here], int(pool))
+        by_row[here] = wait[here, None] * _held(visits, parts, rows[here], int(pool))
     return by_row
 
 
-def _held(visits: Visits, rows: Ints, pool: int) -> Floats:
-    """What each tenant held of a pool, on average, while each row waited; rows sum to 1."""
+def _held(visits: Visits, parts: TimeParts, rows: Ints, pool: int) -> Floats:
+    """For whom a pool was held, on average, while each row waited; rows sum to 1."""
     running = np.flatnonzero((visits.pool.codes == pool) & ~np.isnan(visits.dispatched))
     size = np.where(visits.reserved[running] > 0, visits.reserved[running], np.maximum(1, visits.prompt[running]))
     start, end = visits.dispatched[running], np.fmax(visits.ended[running], visits.dispatched[running])
     waited_from, waited_to = visits.arrived[rows], np.fmax(visits.dispatched[rows], visits.arrived[rows])
     waited_to = np.where(np.isnan(visits.dispatched[rows]), visits.finished[rows], waited_to)
-    shares = np.zeros((len(rows), len(visits.tenant.names)))
-    for tenant in np.unique(visits.tenant.codes[running]):
-        his = visits.tenant.codes[running] == tenant
-        held = LinearSum(start[his], end[his], size[his].astype(np.float64))
-        shares[:, tenant] = np.maximum(0.0, held.until(waited_to) - held.until(waited_from))
+    kept = _kept_by(visits, parts, running, end - start)
+    shares = np.zeros((len(rows), kept.shape[1]))
+    for column in range(kept.shape[1]):
+        some = np.flatnonzero(kept[:, column] > 0.0)
+        held = LinearSum(start[some], end[some], size[some] * kept[some, column])
+        shares[:, column] = np.maximum(0.0, held.until(waited_to) - held.until(waited_from))
     whole = shares.sum(axis=1)
     empty = whole <= 0.0  # nobody ran: it waited for its own turn only
     shares[empty, visits.tenant.codes[rows][empty]] = 1.0
     result: Floats = shares / np.where(empty, 1.0, whole)[:, None]
     return result
+
+
+def _kept_by(visits: Visits, parts: TimeParts, running: Ints, stay: Floats) -> Floats:
+    """Of each running request's stay, the shares due to each tenant, its own among them, and to each part of NOBODYS;
+    they sum to 1."""
+    nobodys = [parts.seconds[running, COLUMN[part]] for part in NOBODYS]
+    kept = np.column_stack((parts.crowded[running, : len(visits.tenant.names)], *nobodys))
+    kept /= np.maximum(np.maximum(stay, kept.sum(axis=1)), 1e-9)[:, None]
+    kept[np.arange(running.size), visits.tenant.codes[running]] += np.maximum(0.0, 1.0 - kept.sum(axis=1))
+    return kept
 
 
 def _named(names: tuple[str, ...], queue: Floats, engine: Floats) -> Crowding:

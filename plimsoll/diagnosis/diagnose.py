@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plimsoll.diagnosis.case import Case, Cause
 from plimsoll.diagnosis.causes import causes
-from plimsoll.diagnosis.crowding import waited_for
+from plimsoll.diagnosis.crowding import NOBODYS, waited_for
 from plimsoll.diagnosis.enginesignals import EngineSignal, States, engine_signals
 from plimsoll.diagnosis.excess import Excess, excess
 from plimsoll.diagnosis.parts import time_parts
@@ -25,6 +25,7 @@ from plimsoll.diagnosis.timeparts import COLUMN, Part, TimeParts
 from plimsoll.diagnosis.visits import Ints, Visits
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.requestlog.enginestate import WINDOW
+from plimsoll.slo.outcome import Reason
 
 MIN_BAD: Final = 5
 """With fewer missed objectives there is no incident to explain."""
@@ -90,7 +91,7 @@ def diagnose(
     slow, fine, compared = _compare(visits, mine, since, until)
     more = excess(visits, divided, slow, fine, compared)
     signal = _signals(visits, divided, slow, since, until)
-    culprits, attributed = _culprits(visits, divided, slow, fine)
+    culprits, attributed, behind = _culprits(visits, divided, slow, fine)
     engines = _engine_signals(visits, slow, since, until, states)
     case = Case(
         tenant,
@@ -102,6 +103,8 @@ def diagnose(
         engines,
         attributed,
         _adapter_share(visits, slow),
+        _unserved_share(visits, slow),
+        {part: s / more.total for part, s in behind.items()} if more.total > 0.0 else {},
     )
     is_incident = slow.size >= MIN_BAD and (bool(worse) or bool(bad.sum() >= MIN_BAD))
     named = causes(case) if is_incident else ()
@@ -173,11 +176,12 @@ def _signals(visits: Visits, parts: TimeParts, slow: Ints, since: float | None, 
     if since is None or not slow.size:
         return signals(visits, parts, np.zeros(0, np.int64), everything, (0.0, 0.0))
     lead = float((visits.finished[slow] - visits.arrived[slow]).max())
-    begin = max(float(visits.arrived[0]), since - min(lead, 60.0))  # who was there already when it began counts
+    first = float(visits.arrived[0])
+    begin = since - min(lead, 60.0, (since - first) / 2)  # who was there already when it began counts
     end = float(visits.arrived[-1]) if until is None else until
     during = everything[(visits.arrived >= begin) & (visits.arrived <= end)]
     before = everything[visits.arrived < begin]
-    return signals(visits, parts, before, during, (begin - float(visits.arrived[0]), end - begin))
+    return signals(visits, parts, before, during, (begin - first, end - begin))
 
 
 def _engine_signals(
@@ -197,20 +201,25 @@ def _adapter_share(visits: Visits, slow: Ints) -> float:
     return float(needs.mean()) if slow.size else 0.0
 
 
-def _culprits(visits: Visits, parts: TimeParts, slow: Ints, fine: Ints) -> tuple[dict[str, float], float]:
-    """Each tenant's share of what slow requests waited more, for anybody, than fine ones; and how much of all that
-    they waited more lies behind anybody's requests at all."""
+def _culprits(
+    visits: Visits, parts: TimeParts, slow: Ints, fine: Ints
+) -> tuple[dict[str, float], float, dict[Part, float]]:
+    """Each tenant's share of what slow requests waited more, for anybody, than fine ones; how much of all that they
+    waited more lies behind anybody's requests at all; and s that each waited in our queue for requests that were kept
+    by nobody's prompts, by what kept them."""
     if not slow.size:
-        return {}, 1.0
+        return {}, 1.0, {}
     usual = waited_for(visits, parts, fine) / max(1, fine.size)
-    extra = np.maximum(0.0, waited_for(visits, parts, slow) / slow.size - usual).tolist()
+    more_for = np.maximum(0.0, waited_for(visits, parts, slow) / slow.size - usual).tolist()
+    num = len(visits.tenant.names)
+    extra, behind = more_for[:num], dict(zip(NOBODYS, more_for[num:], strict=True))
     total = sum(extra)
     ranked = sorted(zip(visits.tenant.names, extra, strict=True), key=lambda item: (-item[1], item[0]))
     waiting = [COLUMN[part] for part in (Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.OTHERS_PREFILL)]
     usually = parts.seconds[fine][:, waiting].sum(axis=1).mean() if fine.size else 0.0
     more = float(parts.seconds[slow][:, waiting].sum(axis=1).mean() - usually)
     attributed = min(1.0, total / more) if more > 0.0 else 1.0
-    return {name: value / total for name, value in ranked if value > 0.0} if total > 0.0 else {}, attributed
+    return {name: value / total for name, value in ranked if value > 0.0} if total > 0.0 else {}, attributed, behind
 
 
 def _by_replica(visits: Visits, slow: Ints) -> dict[str, float]:
@@ -220,6 +229,11 @@ def _by_replica(visits: Visits, slow: Ints) -> dict[str, float]:
 
 def _failed_share(visits: Visits, slow: Ints) -> float:
     return float(visits.failed[slow].mean()) if slow.size else 0.0
+
+
+def _unserved_share(visits: Visits, slow: Ints) -> float:
+    unserved = visits.reason.codes[slow] == visits.reason.code(Reason.NO_REPLICA)
+    return float(unserved.mean()) if slow.size else 0.0
 
 
 def _mechanism(case: Case, named: tuple[Cause, ...]) -> Mechanism:

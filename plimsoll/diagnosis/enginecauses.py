@@ -7,7 +7,7 @@ is known and did not change speaks against it: the cause is not named. One that 
 from collections.abc import Iterable
 from typing import Final
 
-from plimsoll.diagnosis.case import SHARED, SLOWER, WAITING, Case, Cause, cause_of
+from plimsoll.diagnosis.case import ACCUSE, SHARED, SLOWER, WAITING, Case, Cause, cause_of
 from plimsoll.diagnosis.enginesignals import EngineSignal
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.timeparts import Part
@@ -143,7 +143,7 @@ def _links(case: Case) -> Iterable[Cause]:
     rate = _ratio(worst.pcie_rate)
     if rate is not None:
         told.append(f"PCIe carried {rate:.1f} times the bytes a second of before")
-    likelihood = case.excess.share(*WAITING, Part.UNKNOWN, Part.OWN_PREFILL) * _strength(worst.load_speed)
+    likelihood = case.excess.share(*WAITING, Part.STALL, Part.UNKNOWN, Part.OWN_PREFILL) * _strength(worst.load_speed)
     yield cause_of(CauseKind.LINK_CONTENTION, _shared(case, shows), (likelihood, tuple(told), ()))
 
 
@@ -159,7 +159,7 @@ def _adapters(case: Case) -> Iterable[Cause]:
     else:
         told = f"{worst.adapters_waiting[1]:.1f} adapters waited on {worst.name} on average"
     evidence = (told, f"{case.adapter_share:.0%} of slow requests need an adapter")
-    likelihood = case.excess.share(*WAITING, Part.UNKNOWN) * (1.0 - case.attributed * 0.5)
+    likelihood = case.excess.share(*WAITING, Part.STALL, Part.UNKNOWN) * (1.0 - case.attributed * 0.5)
     yield cause_of(CauseKind.ADAPTER_LOADING, _shared(case, shows), (likelihood, evidence, ()))
 
 
@@ -171,25 +171,30 @@ def _rose(pair: Pair) -> bool:
 def _starts(case: Case) -> Iterable[Cause]:
     """A replica began anew, or loaded its model, and slow requests are those that it got."""
     for each in case.engines:
-        share = case.by_replica.get(each.name, 0.0)
+        share = max(case.by_replica.get(each.name, 0.0), case.unserved)
         if not each.num_starts or share < 0.3:
             continue
         told = [f"{each.name} was started, or loaded its model, {each.num_starts} times in this time"]
-        told.append(f"{share:.0%} of slow requests ran there")
+        told.append(f"{share:.0%} of slow requests ran there, or were refused while no replica was up")
         if each.num_failed_loads:
             told.append(f"{each.num_failed_loads} loads failed")
-        waited = case.excess.share(Part.ENGINE_QUEUE, Part.UNKNOWN, Part.GATEWAY_QUEUE, Part.OWN_PREFILL)
-        likelihood = max(waited, case.failed_share) * min(1.0, share / 0.6)
+        waited = case.excess.share(*WAITING, Part.STALL, Part.UNKNOWN, Part.OWN_PREFILL)
+        likelihood = max(waited, case.failed_share, case.unserved) * min(1.0, share / 0.6)
         yield cause_of(CauseKind.COLD_START, each.name, (likelihood, tuple(told), ()))
 
 
 def _down(case: Case) -> Iterable[Cause]:
     """A replica was not up, while others were, and what they have to take is what others wait for."""
     for each in case.engines:
-        if each.down >= 0.25 and len(case.engines) > 1:
-            told = f"{each.name} was down at {each.down:.0%} of the looks at it"
-            share = max(case.failed_share, case.excess.share(*SHARED, Part.DECODE))
-            yield cause_of(CauseKind.REPLICA_LOST, each.name, (share * min(1.0, 0.5 + each.down), (told,), ()))
+        if (each.down >= 0.25 and len(case.engines) > 1) or (each.down > 0.0 and case.unserved >= ACCUSE):
+            told = [f"{each.name} was down at {each.down:.0%} of the looks at it"]
+            told += [f"{case.unserved:.0%} of the bad requests were refused while no replica was up"] * bool(
+                case.unserved
+            )
+            share = max(case.failed_share, case.unserved, case.excess.share(*SHARED, Part.DECODE))
+            again = (f"it was started again {each.num_starts} times",) if each.num_starts else ()
+            share *= min(1.0, 0.5 + each.down) * (0.7 if again else 1.0)
+            yield cause_of(CauseKind.REPLICA_LOST, each.name, (share, tuple(told), again))
 
 
 def _preemptions(case: Case) -> Iterable[Cause]:

@@ -10,7 +10,7 @@
 | own_prefill | the steps of its own prompt, as they would have been without other prompts | inferred |
 | others_prefill | by how much other prompts made its steps longer, before the first token and after | inferred |
 | decode | its own tokens beside the others that decoded | inferred |
-| stall | one gap that neither the batch nor the blocks explain | measured |
+| stall | one gap that neither batch nor blocks explain, or waiting in an engine without a sign of life | measured |
 | client | time for which the client did not take what was ready | measured |
 | unknown | what is left: the network, the engine's front end, errors of the model; what died with the gateway | – |
 
@@ -63,9 +63,12 @@ def time_parts(visits: Visits, profiles: Mapping[str, EngineProfile]) -> TimePar
 
 
 def _settle(seconds: Floats, total: Floats) -> None:
-    """Make the parts sum to the whole: what is missing is unknown, what is too much is taken from the inferred."""
+    """Make the parts sum to the whole: what is missing is unknown, what is too much is taken from the inferred.
+
+    Of those is a stall: a client may have held an answer back at the same time.
+    """
     unknown = COLUMN[Part.UNKNOWN]
-    inferred = [COLUMN[part] for part in PARTS if HOW[part] == "inferred"]
+    inferred = [COLUMN[part] for part in PARTS if HOW[part] == "inferred" or part is Part.STALL]
     known = seconds.sum(axis=1) - seconds[:, inferred].sum(axis=1) - seconds[:, unknown]
     guessed = seconds[:, inferred].sum(axis=1)
     room = np.maximum(0.0, total - known)

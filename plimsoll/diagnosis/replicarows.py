@@ -9,6 +9,7 @@ from plimsoll.diagnosis.curves import LinearSum, Running
 from plimsoll.diagnosis.modelsteps import decode_steps
 from plimsoll.diagnosis.prefills import Steps, prefill_steps
 from plimsoll.diagnosis.sharedsteps import Prompts
+from plimsoll.diagnosis.silences import SHORTEST, Life, Silences, silences
 from plimsoll.diagnosis.timeparts import COLUMN, Part, TimeParts
 from plimsoll.diagnosis.visits import Floats, Ints, Visits
 from plimsoll.engine.profile import EngineProfile
@@ -60,17 +61,18 @@ class ReplicaRows:
         began = np.minimum(self.first, np.maximum(self.dispatched, steps.began_at))
         own = np.minimum(steps.own, self.first - began)
         queue, pressure = self._waits(began, steps)
+        silent = np.minimum(self._silences(steps).within(self.dispatched, began), queue)
         before = np.maximum(0.0, self.first - began - own)
         longer = np.minimum(longer, self.span)
         full = self._kv_usage(self.first + self.span / 2) >= KV_FULL
         r = self.rows
         for part, values in (
-            (Part.ENGINE_QUEUE, queue),
+            (Part.ENGINE_QUEUE, queue - silent),
             (Part.KV_PRESSURE, pressure + np.where(full, gap, 0.0)),
             (Part.OWN_PREFILL, own),
             (Part.OTHERS_PREFILL, before + longer),
             (Part.DECODE, decode),
-            (Part.STALL, np.where(full, 0.0, gap)),
+            (Part.STALL, silent + np.where(full, 0.0, gap)),
         ):
             found.seconds[r, COLUMN[part]] = values
         found.modelled[r] = True
@@ -174,6 +176,12 @@ class ReplicaRows:
         placed = LinearSum(began, self.ended, 1.0).at(middle) >= self.profile.max_num_seqs
         pressure = np.where((self._kv_usage(middle) >= KV_FULL) & ~placed, free, 0.0)
         return waited - pressure, pressure
+
+    def _silences(self, steps: Steps) -> Silences:
+        whole = ~np.isnan(self.visits.e2e[self.rows])
+        life = Life(self.dispatched, self.first, self.ended, self.visits.itl_max[self.rows], whole)
+        chunk = self.times.mixed(self.profile.max_batched_tokens, 1, 1, 1024, 0.0, 0.0)
+        return silences(life, Running(steps.ended_at, steps.took), max(SHORTEST, STALL_FACTOR * chunk))
 
     def _kv_usage(self, when: Floats) -> Floats:
         """From the tokens that the rows held, and from what the replica said at the dispatch before."""

@@ -12,6 +12,8 @@ from plimsoll.diagnosis.timeparts import TimeParts
 from plimsoll.diagnosis.visits import Floats, Ints, Visits
 
 MIN_ROWS: Final = 10
+MIN_APPEARED: Final = 3
+"""Requests from which on a tenant that sent nothing before has begun to send."""
 
 
 class TenantSignal(Struct, frozen=True):
@@ -101,9 +103,16 @@ def _tenant(visits: Visits, name: str, before: Ints, during: Ints, spans: tuple[
         hits=hits,
         hits_before=hits_before,
         prompt_during=float(prompt[during].mean()) if during.size else None,
-        appeared=had_before and before.size < MIN_ROWS <= during.size,
+        appeared=had_before and before.size < MIN_ROWS and _came(prompt[before], prompt[during], spans),
         entropy=_difference(_median(visits.entropy[during]), _median(visits.entropy[before])),
     )
+
+
+def _came(before: Floats, during: Floats, spans: tuple[float, float]) -> bool:
+    """Whether a tenant sends, that sent less than a tenth as many prompt tokens a second: few long ones are many."""
+    if during.size < MIN_APPEARED or spans[1] <= 0.0:
+        return False
+    return float(before.sum()) / spans[0] < 0.1 * float(during.sum()) / spans[1]
 
 
 def _replica(visits: Visits, parts: TimeParts, code: int, before: Ints, during: Ints) -> ReplicaSignal:

@@ -25,7 +25,7 @@ FIELDS: Final = (
 
 
 MORE_FIELDS: Final = (
-    "adapter", "prompt_entropy", "engine_rtt", "engine_retransmits", "client_rtt", "client_retransmits",
+    "reason", "adapter", "prompt_entropy", "engine_rtt", "engine_retransmits", "client_rtt", "client_retransmits",
     "plugin_time",
 )  # fmt: skip
 """Columns that it takes where they are there: other tools' logs have none of them."""
@@ -77,6 +77,7 @@ class Visits:
         self.client_stall = _floats(columns["client_stall"], order)
         self.report_kv = _floats(columns["report_kv_usage"], order)
         nothing = [None] * self.num
+        self.reason = _texts(columns.get("reason", [""] * self.num), order)
         self.adapter = _texts(columns.get("adapter", [""] * self.num), order)
         self.entropy = _floats(columns.get("prompt_entropy", nothing), order)
         self.engine_rtt, self.client_rtt, self.engine_retransmits, self.client_retransmits = (

@@ -1,5 +1,6 @@
 """Who waited for whom, on cases that can be reckoned by hand."""
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -66,3 +67,16 @@ def test_who_was_waited_for_as_long_before_is_no_culprit_however_many_tenants_th
     assert found.num_bad == 60
     assert found.culprits["surge"] == pytest.approx(1.0, abs=1e-6)
     assert found.culprits.get("t00", 0.0) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_who_was_kept_by_others_prompts_passes_the_wait_on_to_them() -> None:
+    """Globex holds the only place for 6 s, of which 4 went into a prompt of batch: two thirds of a wait are batch's."""
+    waiting = replace(record(3, 1.0, ttft=5.5), dispatched_at=START + 6.0)
+    visits = visits_of([running(1, "globex", 0.0, 6.0, 1), running(2, "batch", 0.0, 0.1, 1), waiting])
+    parts = time_parts(visits, {})
+    holder = int(np.flatnonzero(visits.tenant.codes == visits.tenant.code("globex"))[0])
+    parts.crowded[holder, visits.tenant.code("batch")] = 4.0
+    found = crowding(visits, parts)
+    row = dict(zip(found.culprits, found.queue[found.victims.index("acme")], strict=True))
+    assert row["batch"] == pytest.approx(5.0 * 2 / 3)
+    assert row["globex"] == pytest.approx(5.0 / 3)
