@@ -26,6 +26,8 @@ COMMANDS: dict[str, str] = {
     "console": "Show what Plimsoll knows in a browser: who is in danger, why, when budgets end, how much load is left.",
     "report": "Show what happened by tenant, tier and cause: endings, latencies, what was promised and kept, budgets.",
     "tails": "Show P50, P95 and P99 with intervals by any labels and over time; P99 ÷ P50 first.",
+    "capability": "Show what replicas and models can do: steady speed, stalls, and their place between quality and "
+    "latency.",
     "diagnose": "Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.",
     "analyze": "Report tails and causes from logs of others: OTLP spans, Envoy, vLLM, LiteLLM, llama-server, CSV …",
     "explain": "Explain one request: what happened when, where its time went, who was beside it, what it broke.",

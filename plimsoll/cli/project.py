@@ -42,9 +42,12 @@ def project(
     relax_collector()
     if follow_log:
         from plimsoll.cli.alerting import Alerting  # noqa: PLC0415 - as above
+        from plimsoll.storage.budgeting import together  # noqa: PLC0415 - as above
+        from plimsoll.storage.capabilities import CapabilityKeeper  # noqa: PLC0415 - as above
 
         alerting = Alerting(directory, _say)
-        follower = Follower(lambda: bool(stopping) or parent not in {None, os.getppid()}, _say, listener=alerting)
+        listener = together(alerting, CapabilityKeeper(directory, _say))
+        follower = Follower(lambda: bool(stopping) or parent not in {None, os.getppid()}, _say, listener=listener)
         try:
             follower.run(directory, ledger)
         finally:

@@ -191,7 +191,7 @@ async def serve_until_told(settings: Settings) -> None:
     exporting = Projecting(
         lambda: exporter(settings.data, settings.otel), ended="the exporter ended: OpenTelemetry hears nothing"
     )
-    bookkeeping = Bookkeeping(Inbox(settings.data), journal, clock, app.budgets_reported)
+    bookkeeping = Bookkeeping(Inbox(settings.data), journal, clock, app.reported)
     bookkeeping.look()  # what was decided while nobody served holds from the first request on
     stops = _stops(service)
     console: ConsoleBeside | None = None

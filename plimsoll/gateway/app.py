@@ -26,7 +26,7 @@ from plimsoll.gateway.probe import Prober
 from plimsoll.gateway.server import HttpServer
 from plimsoll.gateway.statekeeper import StateKeeper
 from plimsoll.gateway.tls import engine_contexts
-from plimsoll.governor.events import BudgetsReported, ReplicaReport
+from plimsoll.governor.events import BudgetsReported, CapabilitiesReported, ReplicaReport
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
@@ -67,7 +67,7 @@ class App:
             self._chain.run,
         )
         channel = DirectChannel(self.governor)
-        self.budgets_reported: Callable[[BudgetsReported], None] = channel.send  # decisions follow by the driver
+        self.reported: Callable[[BudgetsReported | CapabilitiesReported], None] = channel.send  # the driver carries on
         self.driver = Driver(
             promise.policy,
             channel,

@@ -1,4 +1,5 @@
-"""The gateway's end of the inbox: what was decided about budgets goes into the journal, then to the governor.
+"""The gateway's end of the inbox: what was decided about budgets, and what is known of replicas, goes into the journal,
+then to the governor.
 
 Once a second, a look at one folder. A decision's file is removed a look after it was noted, when the journal's device
 has it.
@@ -13,10 +14,10 @@ import msgspec
 
 from plimsoll.errors import StorageError
 from plimsoll.governor import recording
-from plimsoll.governor.events import BudgetsReported
+from plimsoll.governor.events import BudgetsReported, CapabilitiesReported
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.journal import Journal
-from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE, decode_decision
+from plimsoll.storage.rows import BUDGETS_NOTE, CAPABILITIES_NOTE, DECISION_NOTE, decode_decision
 
 EVERY: Final = 1.0
 """s between looks."""
@@ -27,7 +28,11 @@ class Bookkeeping:
     """Takes what lies in the inbox; `tell` is given each new report, with the instant at which it came."""
 
     def __init__(
-        self, inbox: Inbox, journal: Journal, clock: Callable[[], float], tell: Callable[[BudgetsReported], None]
+        self,
+        inbox: Inbox,
+        journal: Journal,
+        clock: Callable[[], float],
+        tell: Callable[[BudgetsReported | CapabilitiesReported], None],
     ) -> None:
         self.num_noted = 0
         self._inbox = inbox
@@ -35,14 +40,15 @@ class Bookkeeping:
         self._clock = clock
         self._tell = tell
         self._noted: set[Path] = set()
-        self._report = (0, 0)
+        self._seen: dict[Path, tuple[int, int]] = {}  # files as they were when they were taken
         self._trouble = ""
 
     def look(self) -> None:
         """Take what is new. A full journal or an unreadable folder waits, and is told once."""
         try:
             self._take_decisions()
-            self._take_report()
+            self._take_report(self._inbox.report)
+            self._take_report(self._inbox.capabilities)
         except (OSError, StorageError) as error:
             if str(error) != self._trouble:
                 _log.error("decisions about budgets wait: %s", error)
@@ -73,22 +79,23 @@ class Bookkeeping:
         self._noted.add(path)
         self.num_noted += 1
 
-    def _take_report(self) -> None:
+    def _take_report(self, path: Path) -> None:
         try:
-            state = self._inbox.report.stat()
+            state = path.stat()
         except FileNotFoundError:
             return
         seen = (state.st_mtime_ns, state.st_size)
-        if seen == self._report:
+        if seen == self._seen.get(path):
             return
-        self._report = seen
+        self._seen[path] = seen
         try:
-            told = recording.decode(self._inbox.report.read_bytes())
+            told = recording.decode(path.read_bytes())
         except msgspec.DecodeError as error:
-            _log.error("%s is no budget report: %s", self._inbox.report, error)
+            _log.error("%s is no report: %s", path, error)
             return
-        if isinstance(told, BudgetsReported):
+        if isinstance(told, BudgetsReported | CapabilitiesReported):
             now = msgspec.structs.replace(told, at=self._clock())
-            self._journal.note(now.at, BUDGETS_NOTE, recording.encode(now))
+            kind = BUDGETS_NOTE if isinstance(told, BudgetsReported) else CAPABILITIES_NOTE
+            self._journal.note(now.at, kind, recording.encode(now))
             self._journal.flush()
             self._tell(now)

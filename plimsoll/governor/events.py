@@ -230,6 +230,20 @@ class BudgetsReported(Struct, frozen=True, tag=True):
     standings: tuple[Standing, ...] = ()
 
 
+class ReplicaStalls(Struct, frozen=True, gc=False):
+    """How often one replica's streams stalled: the share of token gaps above `slo/steadiness.STALL` in a week."""
+
+    replica: str
+    stall_ratio: float
+
+
+class CapabilitiesReported(Struct, frozen=True, tag=True):
+    """Once an hour, journaled: what replicas have shown; each report replaces the one before whole."""
+
+    at: float
+    replicas: tuple[ReplicaStalls, ...]
+
+
 class PolicyChanged(Struct, frozen=True, tag=True):
     """A new policy was loaded and checked; `profiles` by the names that its pools use (known ones may be left out)."""
 
@@ -263,6 +277,7 @@ Event = (
     | RequestFinished
     | ReplicasReported
     | BudgetsReported
+    | CapabilitiesReported
     | PolicyChanged
     | DrainStarted
     | TimerFired

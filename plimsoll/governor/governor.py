@@ -20,11 +20,9 @@ from plimsoll.governor.dispatching import Dispatcher, Outbox
 from plimsoll.governor.endings import Endings
 from plimsoll.governor.events import (
     AttemptFailed,
-    BudgetsReported,
     DrainStarted,
     Event,
     FirstToken,
-    PolicyChanged,
     PrefillFailed,
     ReplicasReported,
     RequestArrived,
@@ -282,13 +280,9 @@ class Governor:
             self._cancelled(event)
         elif isinstance(event, RequestRefused):
             self._refused(event)
-        elif isinstance(event, BudgetsReported):
-            self._upkeep.budgets_reported(event)
-        elif isinstance(event, PolicyChanged):
-            self._upkeep.policy_changed(event)
-        elif isinstance(event, DrainStarted):
-            self._draining = True
-            self._upkeep.drain_started(event)
+        else:
+            self._draining = self._draining or isinstance(event, DrainStarted)
+            self._upkeep.take(event)
 
     def _open(self, request_id: int, event: str) -> Request:
         request = self._requests.get(request_id)

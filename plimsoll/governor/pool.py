@@ -42,6 +42,7 @@ class Pool:
         self.token_time = 0.0  # … and an output token
         self.replicas: list[Replica] = []
         self.num_serving = 1  # of them, those that belong here now; 1 where none does
+        self.has_unsteady = False  # any of them
         self.visitors: tuple[str, ...] = ()  # another pool's, which may be lent to this one
         self.prefillers: list[Prefiller] = []  # engines that only compute prompts
         self.lanes: list[Lane] = []

@@ -52,6 +52,8 @@ class Replica:
         self.num_ended = 0  # since then or since it was taken out …
         self.error_ratio = 0.0  # … and a running mean of failures among them
         self.num_ejected = 0  # times it was taken out as an outlier
+        self.stall_ratio: float | None = None  # share of long token gaps in the last week; None: not known
+        self.unsteady = False  # … it is much higher than that of the pool's others
         self.loaded: LoadedAdapters | None = None  # where the pool serves LoRA adapters
         self.predictor: Predictor | None = None  # where routing goes by prediction
         # capacity

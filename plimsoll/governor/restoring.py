@@ -135,6 +135,8 @@ class _Restoring:
     def _replica(self, pool: Pool, replica: Replica, told: ReplicaState) -> None:
         replica.backoff_until = self._snapshot.at + told.left_alone_for
         replica.num_ejected = told.ejected
+        replica.stall_ratio, replica.unsteady = told.stall_ratio, told.unsteady
+        pool.has_unsteady = pool.has_unsteady or told.unsteady
         if replica.loaded is not None:
             replica.loaded.told(told.adapters, None)
         if replica.predictor is not None and told.ttft_factor is not None and told.itl_factor is not None:

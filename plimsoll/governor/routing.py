@@ -14,12 +14,14 @@ from plimsoll.governor.prefixes import Holders
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.rules import Rule
+from plimsoll.policy.policy import CAPABLE
 
 DECODE_WEIGHT: Final = 3.0  # prompt tokens whose work equals one sequence's share of a decode step, without a profile
 STALE: Final = 5.0  # s since a report, beyond which it is chosen among two only
 WARM_UP: Final = 30.0  # s after it came up …
 COLD: Final = 2.0  # … in which its cost is up to so much higher
 HOTSPOT_RATIO: Final = 1.5  # a replica this much busier than the mean …
+UNSTEADY: Final = 4.0  # what the cost of a replica that stalls is multiplied by, for tiers that prefer capable ones
 HOTSPOT_SLACK: Final = 4  # … by at least so many requests draws nobody by its cache
 
 
@@ -52,6 +54,7 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
             first_holders = holders.masks[0]
     crowd = _crowd(pool)
     loading = _loading(pool, request, crowd) if request.adapter else 0.0
+    avoids = pool.has_unsteady and request.tier.prefer == CAPABLE
     looked_at = pool.replicas
     if pool.routing == "predicted":
         looked_at = _two_if_stale(pool, request, at)
@@ -67,6 +70,8 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         cost = _cost(pool, replica, request, cached, at)
         if loading and not _has_loaded(replica, request.adapter):
             cost += loading
+        if avoids and replica.unsteady:
+            cost *= UNSTEADY
         if best is None or cost < best_cost:
             best, best_right, best_cost = replica, right, cost
     return best, best_right
@@ -140,6 +145,8 @@ def considered(pool: Pool, replica: Replica, request: Request, at: float) -> Con
         cost = _cost(pool, replica, request, held if replica.num_in_flight <= crowd else 0, at)
         if request.adapter and not _has_loaded(replica, request.adapter):
             cost += _loading(pool, request, crowd)
+        if replica.unsteady and request.tier.prefer == CAPABLE:
+            cost *= UNSTEADY
     elif pool.routing_rule is not None:
         cost = pool.routing_rule.cost(request, replica, held, at)
     elif pool.routing == "least_requests":

@@ -42,6 +42,8 @@ class ReplicaState(Struct, frozen=True):
     context: int = 0  # tokens of prompt and expected output of all in flight
     ttft_factor: float | None = None  # what predictions for it are multiplied by; None: not predicted
     itl_factor: float | None = None
+    stall_ratio: float | None = None  # share of its token gaps above 500 ms in the last week; None: not known
+    unsteady: bool = False  # … much higher than that of its pool's others: tiers with `prefer: capable` avoid it
     adapters: tuple[str, ...] | None = None  # LoRA adapters that it should have loaded; None: the pool serves none
 
 
@@ -250,6 +252,8 @@ def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> Repli
         replica.context,
         None if replica.predictor is None else replica.predictor.ttft_factor * pool.common.ttft_factor,
         None if replica.predictor is None else replica.predictor.itl_factor * pool.common.itl_factor,
+        replica.stall_ratio,
+        replica.unsteady,
         None if replica.loaded is None else replica.loaded.names(),
     )
 

@@ -7,7 +7,9 @@ from plimsoll.governor.endings import Endings
 from plimsoll.governor.events import (
     BudgetsReported,
     BudgetState,
+    CapabilitiesReported,
     DrainStarted,
+    Event,
     PolicyChanged,
     ReplicasReported,
     Standing,
@@ -18,6 +20,7 @@ from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import PROMPT_PATIENCE
 from plimsoll.governor.request import Request
 from plimsoll.governor.saturation import look_at_ladder
+from plimsoll.governor.steady import judge
 from plimsoll.governor.timers import Timers
 from plimsoll.slo.outcome import Reason
 
@@ -30,6 +33,7 @@ class Upkeep:
         self._timers = timers
         self._dispatcher = dispatcher
         self._endings = endings
+        self._stalls: dict[str, float] = {}  # by replica, as was reported last
 
     def replicas_reported(self, event: ReplicasReported) -> None:
         """Health, capacity and state, as the replicas say."""
@@ -46,6 +50,23 @@ class Upkeep:
         for sizing in self._register.sizings:
             self._dispatcher.outbox.decisions.extend(sizing.look(event.at))
         self._fill_everywhere(event.at)
+
+    def take(self, event: Event) -> None:
+        """One of the rarer of these."""
+        if isinstance(event, BudgetsReported):
+            self.budgets_reported(event)
+        elif isinstance(event, CapabilitiesReported):
+            self.capabilities_reported(event)
+        elif isinstance(event, PolicyChanged):
+            self.policy_changed(event)
+        elif isinstance(event, DrainStarted):
+            self.drain_started(event)
+
+    def capabilities_reported(self, event: CapabilitiesReported) -> None:
+        """Each report replaces the one before whole."""
+        self._stalls = {each.replica: each.stall_ratio for each in event.replicas}
+        for pool in self._register.pools:
+            judge(pool, self._stalls)
 
     def budgets_reported(self, event: BudgetsReported) -> None:
         """Each report replaces the one before whole; risks that budgets had closed may be open again."""
@@ -80,6 +101,8 @@ class Upkeep:
         self._register.profiles.update(event.profiles)
         waiting = self._register.apply(event.policy, event.at)
         self._endings.apply()
+        for pool in self._register.pools:
+            judge(pool, self._stalls)
         self._dispatcher.num_waiting = 0
         for request in waiting:
             self._place_again(request, event.at)

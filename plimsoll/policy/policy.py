@@ -3,6 +3,7 @@
 from enum import StrEnum
 from fractions import Fraction
 from math import inf
+from typing import Final
 
 from msgspec import Struct
 
@@ -37,6 +38,9 @@ class Service(Struct, frozen=True):
     censored_limit: Fraction = Fraction(1, 5)  # above this share of censored requests: "not judged"
 
 
+CAPABLE: Final = "capable"
+
+
 class Tier(Struct, frozen=True):
     """A class of service. `share` is a floor of each replica; idle floor is lent."""
 
@@ -51,6 +55,7 @@ class Tier(Struct, frozen=True):
     queue_timeout: float = 60.0  # s in the queue before a request expires
     objectives: tuple[Objective, ...] = ()  # always ends with an availability objective
     run: RunObjective | None = None  # of agents' runs
+    prefer: str = ""  # CAPABLE: replicas that stall more often than others are avoided
     classes: TierClasses | None = None  # of pools that it may use; None: all
 
     @property
@@ -124,6 +129,7 @@ class Pool(Struct, frozen=True):
     exporters: Exporters = Exporters()
     sla_class: str = ""  # by which tiers name it; "": every tier may use it, after those that it names
     built_for: float | None = None  # s to a first token that pools of its class are built for
+    quality: float | None = None  # of its model's answers, on any scale; None: not said
     adaptive: Adaptive | None = None  # None: it has its own replicas
     overrides: str = ""  # JSON: what differs from the profile, section by section; "" where nothing does
 

@@ -78,6 +78,7 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         exporters=_read_exporters(section),
         sla_class=section.text("sla_class"),
         built_for=section.duration("built_for", None),
+        quality=_read_quality(section),
         adaptive=read_adaptive(section),
         overrides=_read_overrides(section),
     )
@@ -94,6 +95,11 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
     if pool.max_context is not None and (pool.max_prompt_tokens or pool.min_prompt_tokens) > pool.max_context:
         section.fault("max_context", f"{pool.max_context} tokens hold no prompt of this pool's range")
     return pool
+
+
+def _read_quality(pool: Section) -> float | None:
+    found = pool.ratio("quality", None, most=1_000_000)
+    return None if found is None else float(found)
 
 
 def _read_overrides(pool: Section) -> str:

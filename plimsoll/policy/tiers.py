@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from plimsoll.policy.matrix import read_classes
 from plimsoll.policy.objective import RUN, Objective, Origin, RunObjective, Sli
-from plimsoll.policy.policy import Service, Tier, UpstreamTrust
+from plimsoll.policy.policy import CAPABLE, Service, Tier, UpstreamTrust
 from plimsoll.policy.section import Section
 
 DEFAULT_AVAILABILITY: Final = Objective("availability", Sli.AVAILABILITY, inf, Fraction(999, 1000))
@@ -71,12 +71,20 @@ def _read_tier(section: Section, service: Service, names: dict[str, int], ranks:
         queue_timeout=section.duration("queue_timeout", _TIER.queue_timeout),
         objectives=_read_objectives(section, service),
         run=_read_run(section),
+        prefer=_read_preference(section),
         classes=read_classes(section),
     )
     section.done()
     if rolling and section.has("exchange") and tier.exchange > 0:
         section.fault("exchange", "budgets are exchanged at month close: a rolling service.period has none")
     return tier
+
+
+def _read_preference(section: Section) -> str:
+    preference = section.text("prefer")
+    if preference not in {"", CAPABLE}:
+        section.fault("prefer", f"{preference!r} is nothing that a tier can prefer", f"known: {CAPABLE}")
+    return preference
 
 
 def _read_run(tier: Section) -> RunObjective | None:

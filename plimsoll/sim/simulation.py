@@ -15,6 +15,7 @@ from plimsoll.governor.decisions import Decision, Dispatch, Evict, Expire, Fail,
 from plimsoll.governor.events import (
     AttemptFailed,
     BudgetsReported,
+    CapabilitiesReported,
     Event,
     ReplicasReported,
     ReservationOutgrown,
@@ -92,7 +93,7 @@ class Simulation:
                 if not self._happen(until):
                     return
 
-    def tell(self, event: BudgetsReported) -> None:
+    def tell(self, event: BudgetsReported | CapabilitiesReported) -> None:
         """Give the governor a report from outside, between two runs; its instant is not before what has happened."""
         self.now = max(self.now, event.at)
         self._send(event)

@@ -32,6 +32,16 @@ Listener = Callable[[Policy, Minute, Mapping[Owner, History]], None]
 """Told of each minute: by which policy, what it came to, recent traffic."""
 
 
+def together(*listeners: Listener) -> Listener:
+    """All of them as one, in that order."""
+
+    def listen(policy: Policy, minute: Minute, histories: Mapping[Owner, History]) -> None:
+        for listener in listeners:
+            listener(policy, minute, histories)
+
+    return listen
+
+
 class BudgetKeeper:
     """One data directory's budgets, assessed again and again."""
 

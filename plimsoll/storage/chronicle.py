@@ -14,7 +14,7 @@ from msgspec import Struct
 from plimsoll.errors import UsageError
 from plimsoll.governor import recording
 from plimsoll.governor.decisions import MoveStep, Reassign
-from plimsoll.governor.events import BudgetsReported, BudgetState
+from plimsoll.governor.events import BudgetsReported, BudgetState, CapabilitiesReported
 from plimsoll.ledger.actions import Action, Override
 from plimsoll.ledger.decided import CloseEvidence, Corrected, Decided, DecisionKind, PoolEvidence, Undone
 from plimsoll.requestlog.codec import Note, RowKind, decode_note
@@ -25,6 +25,7 @@ from plimsoll.storage.policies import decode_policy
 from plimsoll.storage.reader import Row, first_offset, read_rows
 from plimsoll.storage.rows import (
     BUDGETS_NOTE,
+    CAPABILITIES_NOTE,
     DECISION_NOTE,
     POLICY_NOTE,
     REASSIGN_NOTE,
@@ -140,6 +141,12 @@ def _note(note: Note, states: dict[tuple[str, str], BudgetState]) -> Iterator[Jo
         told = recording.decode(note.data)
         if isinstance(told, BudgetsReported):
             yield from _changes(told, states)
+    elif note.kind == CAPABILITIES_NOTE:
+        told = recording.decode(note.data)
+        if isinstance(told, CapabilitiesReported):
+            ratios = {each.replica: each.stall_ratio for each in told.replicas}
+            text = f"of {len(ratios)} replicas it is known how often their streams stall"
+            yield JournalEntry(note.at, "replica", "", "capabilities", text, {"stall_ratios": ratios})
     elif note.kind == REASSIGN_NOTE:
         yield _reassigned(decode_reassign(note.data))
 

@@ -6,6 +6,7 @@ DIR/policy.yaml      copy of the policy in force, for people (the journal holds 
 DIR/journal/         the log itself
 DIR/requests/        Parquet files, one a range of the log
 DIR/states/          the same of what replicas reported
+DIR/capabilities/    how replicas streamed, a small file an hour
 DIR/ledger.sqlite    the books
 """
 

@@ -29,6 +29,8 @@ class Inbox:
         self.folder = root / "inbox"
         self.report = self.folder / "report"
         """The latest budget report: an event as `governor/recording` writes it."""
+        self.capabilities = self.folder / "capabilities"
+        """The same of what replicas have shown."""
 
     def put(self, decided: Decided) -> Path:
         """Hand over a decision. OSError where it cannot be written."""
@@ -44,6 +46,13 @@ class Inbox:
         part = self.report.with_name("report.part")
         part.write_bytes(data)  # not synced: a lost one is a minute old
         part.replace(self.report)
+
+    def put_capabilities(self, data: bytes) -> None:
+        """Replace what was told of replicas' capabilities."""
+        self.folder.mkdir(exist_ok=True)
+        part = self.capabilities.with_name("capabilities.part")
+        part.write_bytes(data)  # not synced: a lost one is an hour old
+        part.replace(self.capabilities)
 
     def standings(self) -> list[Standing]:
         """What the latest report says of headroom and demotion; nothing where there is none."""

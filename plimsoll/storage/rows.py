@@ -31,6 +31,8 @@ STATES_NOTE: Final = "states"
 """Kind of the note with replicas' states in one window of time: data is a msgpack array of `ReplicaWindow`."""
 
 
+CAPABILITIES_NOTE: Final = "capabilities"
+"""Kind of the note with what the governor was told of replicas' capabilities: data is a `CapabilitiesReported`."""
 REASSIGN_NOTE: Final = "reassign"
 """Kind of the note that says that a replica serves another pool: data is a msgpack `Reassign`."""
 

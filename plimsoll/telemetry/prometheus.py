@@ -158,6 +158,7 @@ REPLICA: Final = (
     ("ttft_error_median_ratio", "Median of |predicted - actual| / actual TTFT there.", "ttft_error_median"),
     ("ttft_error_p90_ratio", "90 % quantile of the same.", "ttft_error_p90"),
     ("ttft_bias_ratio", "Mean of predicted / actual - 1; above 0 is too pessimistic.", "ttft_bias"),
+    ("stall_ratio", "Share of its token gaps above 500 ms in the last week.", "stall_ratio"),
     ("ejections", "Times it was taken out as an outlier.", "ejected"),
 )
 

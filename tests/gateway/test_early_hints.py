@@ -62,7 +62,7 @@ async def connect(port: int) -> RawClient:
 
 def spend(app: App) -> None:
     """The tenant's budget is spent: what is not critical of it is degraded."""
-    app.budgets_reported(BudgetsReported(app.clock(), (BudgetState("acme", "availability", 0.96, degrade=True),)))
+    app.reported(BudgetsReported(app.clock(), (BudgetState("acme", "availability", 0.96, degrade=True),)))
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from plimsoll.gateway.bookkeeping import Bookkeeping
 from plimsoll.governor.decisions import Settle
-from plimsoll.governor.events import BudgetsReported
+from plimsoll.governor.events import BudgetsReported, CapabilitiesReported
 from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.policy import document
 from plimsoll.slo.budget import period_bounds
@@ -44,9 +44,16 @@ class World:
         self.journal.policy(self.now, self.policy)
         self.journal.paths.policy.write_text(TEXT)
         self.told: list[BudgetsReported] = []
-        self.bookkeeping = Bookkeeping(Inbox(home), self.journal, lambda: self.now, self.told.append)
+        self.capabilities: list[CapabilitiesReported] = []
+        self.bookkeeping = Bookkeeping(Inbox(home), self.journal, lambda: self.now, self.hear)
         self.projections = Projections(home)
         self.keeper = BudgetKeeper(self.journal.paths, self.projections.books)
+
+    def hear(self, report: BudgetsReported | CapabilitiesReported) -> None:
+        if isinstance(report, BudgetsReported):
+            self.told.append(report)
+        else:
+            self.capabilities.append(report)
 
     def requests(self, tenant: str, num: int, bad: int, charge: Charge = Charge.OURS, at: float | None = None) -> None:
         at = self.now - 60 if at is None else at

@@ -111,7 +111,7 @@ def test_a_decision_is_journaled_once_whatever_dies(world: World) -> None:
     inbox = Inbox(world.journal.paths.root)
     inbox.put(Decided(override.key, DecisionKind.OVERRIDE, (), encode(override)))
     world.bookkeeping.look()
-    again = Bookkeeping(inbox, world.journal, lambda: world.now, world.told.append)
+    again = Bookkeeping(inbox, world.journal, lambda: world.now, world.hear)
     again.look()
     again.look()
     assert inbox.decisions() == []

@@ -1,0 +1,158 @@
+"""What replicas and models have shown that they can do: steady speed, few stalls, a place between quality and latency.
+
+From what was streamed by hour, replica and load. Load is how many requests the replica said it ran when a request was
+sent there, by octave: only hours of like load are compared. Unknown is None.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Final
+
+from msgspec import Struct
+
+from plimsoll.policy.policy import Policy
+from plimsoll.slo.steadiness import bound, is_unsteady
+
+DAYS: Final = 7
+FEW_STREAMS: Final = 10  # in an hour at one load, from which its speed counts
+FEW_HOURS: Final = 3  # at one load, from which they have a variation
+FEW_GAPS: Final = 1000  # between tokens, from which the share of stalls is told
+
+
+class Hour(Struct, frozen=True, array_like=True):
+    """What one replica streamed in one hour at one load."""
+
+    from_at: float  # UTC epoch s
+    pool: str
+    model: str
+    replica: str
+    load: int  # octave of the requests that ran there; -1: it did not say
+    num: int  # streams of two tokens and more
+    tokens: int  # of these, after each one's first
+    time: float  # s from first to last token, all of them together
+    gaps: int  # between tokens that were seen
+    stalls: int  # … longer than `steadiness.STALL`
+
+
+class ReplicaCapability(Struct, frozen=True):
+    """One replica over the week."""
+
+    replica: str
+    pool: str
+    num: int  # streams
+    hours: int  # in which there were any
+    speed: float | None  # tokens a second of one stream, in the mean
+    variation: float | None  # of the speed between hours of like load: standard deviation ÷ mean
+    stall_ratio: float | None  # share of gaps above half a second
+    unsteady: bool  # it stalls much more often than its pool's others: tiers that prefer capable ones avoid it
+
+
+class ModelCapability(Struct, frozen=True):
+    """One pool's model between quality and latency."""
+
+    pool: str
+    model: str
+    quality: float | None  # as the policy says
+    latency: float | None  # s a token, in the mean of all streams
+    stall_ratio: float | None
+    beaten_by: tuple[str, ...] | None  # pools that are as good and as fast, and better in one; None: not known
+
+
+class Capabilities(Struct, frozen=True):
+    """What a log says of all of them."""
+
+    source: str
+    since: float
+    until: float
+    replicas: tuple[ReplicaCapability, ...]
+    models: tuple[ModelCapability, ...]
+
+    @property
+    def stalls(self) -> dict[str, float]:
+        """By replica, the share of stalls where it is known."""
+        return {one.replica: one.stall_ratio for one in self.replicas if one.stall_ratio is not None}
+
+
+def capabilities(hours: Iterable[Hour], policy: Policy, source: str, since: float, until: float) -> Capabilities:
+    """Of all replicas that streamed, and of all pools that the policy names; pools in its order."""
+    by_replica: dict[tuple[str, str], list[Hour]] = defaultdict(list)
+    by_pool: dict[str, list[Hour]] = defaultdict(list)
+    for hour in hours:
+        by_replica[hour.pool, hour.replica].append(hour)
+        by_pool[hour.pool].append(hour)
+    bounds = _bounds(by_replica)
+    replicas = tuple([_replica(key, found, bounds[key[0]]) for key, found in sorted(by_replica.items())])
+    return Capabilities(source, since, until, replicas, _models(by_pool, policy))
+
+
+def _bounds(by_replica: Mapping[tuple[str, str], Sequence[Hour]]) -> dict[str, float | None]:
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for (pool, _), hours in by_replica.items():
+        known = ratios[pool]
+        ratio = _stalls(hours)
+        if ratio is not None:
+            known.append(ratio)
+    return {pool: bound(known) for pool, known in ratios.items()}
+
+
+def _replica(key: tuple[str, str], hours: Sequence[Hour], most: float | None) -> ReplicaCapability:
+    ratio = _stalls(hours)
+    latency = _latency(hours)
+    return ReplicaCapability(
+        replica=key[1],
+        pool=key[0],
+        num=sum([hour.num for hour in hours]),
+        hours=len({hour.from_at for hour in hours}),
+        speed=None if latency is None else 1.0 / latency,
+        variation=_variation(hours),
+        stall_ratio=ratio,
+        unsteady=is_unsteady(ratio, most),
+    )
+
+
+def _variation(hours: Sequence[Hour]) -> float | None:
+    """Pooled over loads: each load's squared coefficient of variation by its degrees of freedom."""
+    by_load: dict[int, list[float]] = defaultdict(list)
+    for hour in hours:
+        if hour.load >= 0 and hour.num >= FEW_STREAMS and hour.time > 0.0:
+            by_load[hour.load].append(hour.tokens / hour.time)
+    squares, free = 0.0, 0
+    for speeds in by_load.values():
+        if len(speeds) >= FEW_HOURS:
+            squares += (len(speeds) - 1) * (stdev(speeds) / fmean(speeds)) ** 2
+            free += len(speeds) - 1
+    return sqrt(squares / free) if free else None
+
+
+def _latency(hours: Sequence[Hour]) -> float | None:
+    tokens, time = sum([hour.tokens for hour in hours]), sum([hour.time for hour in hours])
+    return time / tokens if tokens and time > 0.0 else None
+
+
+def _stalls(hours: Sequence[Hour]) -> float | None:
+    gaps = sum([hour.gaps for hour in hours])
+    return sum([hour.stalls for hour in hours]) / gaps if gaps >= FEW_GAPS else None
+
+
+def _models(by_pool: Mapping[str, Sequence[Hour]], policy: Policy) -> tuple[ModelCapability, ...]:
+    places = [(pool, _latency(by_pool.get(pool.name, ()))) for pool in policy.pools]
+    found = []
+    for pool, latency in places:
+        beaten: tuple[str, ...] | None = None
+        if pool.quality is not None and latency is not None:
+            beaten = tuple(
+                [
+                    other.name
+                    for other, its in places
+                    if other.quality is not None
+                    and its is not None
+                    and other.quality >= pool.quality
+                    and its <= latency
+                    and (other.quality > pool.quality or its < latency)
+                ]
+            )
+        stalls = _stalls(by_pool.get(pool.name, ()))
+        found.append(ModelCapability(pool.name, pool.model, pool.quality, latency, stalls, beaten))
+    return tuple(found)

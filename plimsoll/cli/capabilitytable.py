@@ -1,0 +1,62 @@
+"""Capabilities as tables on a terminal."""
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from plimsoll.analytics.capability import Capabilities, ModelCapability
+from plimsoll.console.figuretext import count_text
+
+
+def show(found: Capabilities, console: Console) -> None:
+    """Replicas by pool, then models; what is not known is a dash."""
+    console.print(f"[bold]{escape(found.source)}[/]: {count_text(sum(one.num for one in found.replicas))} streams")
+    if not found.replicas:
+        console.print("No stream of two tokens and more ended in this log's last week.")
+        return
+    replicas = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for name in ("pool", "replica"):
+        replicas.add_column(name, no_wrap=True)
+    for name in ("streams", "hours", "tokens/s", "variation", "gaps > 500 ms", ""):
+        replicas.add_column(name, justify="right", no_wrap=True)
+    for one in found.replicas:
+        replicas.add_row(
+            escape(one.pool),
+            escape(one.replica),
+            count_text(one.num),
+            str(one.hours),
+            "–" if one.speed is None else f"{one.speed:.1f}",
+            _share(one.variation),
+            _share(one.stall_ratio),
+            "[red]unsteady[/]" if one.unsteady else "",
+        )
+    console.print(replicas)
+    models = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for name in ("pool", "model"):
+        models.add_column(name, no_wrap=True)
+    for name in ("quality", "time a token", "gaps > 500 ms"):
+        models.add_column(name, justify="right", no_wrap=True)
+    models.add_column("place")
+    for model in found.models:
+        models.add_row(
+            escape(model.pool),
+            escape(model.model),
+            "–" if model.quality is None else f"{model.quality:g}",
+            "–" if model.latency is None else f"{1000.0 * model.latency:.1f} ms",
+            _share(model.stall_ratio),
+            _place(model),
+        )
+    console.print(models)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2%}"
+
+
+def _place(model: ModelCapability) -> str:
+    if model.beaten_by is None:
+        return "not known: no quality in the policy" if model.quality is None else "not known: no streams"
+    if model.beaten_by:
+        return escape(f"behind {', '.join(model.beaten_by)}: as good, as fast, and better in one")
+    return "[green]on the front[/]: none is better in one and as good in the other"
