@@ -53,9 +53,8 @@ class Pool:
         self.common = Common()
         self.classes: Classes | None = None
         self.hedges: HedgeBudget | None = None  # None: nobody is asked twice
-        self.num_waiting = 0
+        self.num_waiting = self.num_in_flight = 0
         self.pressed_since = 0.0  # from when on somebody has been waiting
-        self.num_in_flight = 0
         self.turn = 0  # of round robin
         self.context: int | None = None  # tokens of prompt and output that fit; None: nobody said
         self.prompt_from = 0
