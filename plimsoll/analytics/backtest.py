@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from plimsoll.analytics.forecast import DAY, HOUR, ForecastState, forecast
+from plimsoll.analytics.forecast import DAY, HOUR, Forecast, ForecastState, forecast
 from plimsoll.analytics.hindsight import LEVELS
+from plimsoll.analytics.knownchanges import NOTHING_KNOWN, Ahead
 from plimsoll.analytics.rhythm import WEEK
 from plimsoll.slo.budget import HourCount
 
@@ -64,15 +65,26 @@ class Trial(Struct, frozen=True):
     exhaustion_covered: bool | None = None  # None: the history ends too soon
 
 
-def trials(hours: Sequence[HourCount], *, zone: str = "UTC", every: int = DAY) -> list[Trial]:
-    """A forecast each `every` hours, from two weeks of history on to a day before the end of it."""
+def trials(
+    hours: Sequence[HourCount], *, zone: str = "UTC", every: int = DAY, ahead: Ahead = NOTHING_KNOWN
+) -> list[Trial]:
+    """A forecast each `every` hours, from two weeks of history on to a day before the end of it.
+
+    What is `ahead` counts as known all along, since nobody wrote down since when it was.
+    """
     if not hours:
         return []
     first, end = min(each.hour for each in hours), max(each.hour for each in hours) + 1
     spent = np.zeros(end - first)
     for each in hours:
         spent[each.hour - first] += each.num_bad
-    return [_trial(hours, spent, first, at, zone) for at in range(FIRST_AT, len(spent) - DAY + 1, every)]
+    made = []
+    for at in range(FIRST_AT, len(spent) - DAY + 1, every):
+        now, remaining = float((first + at) * HOUR), _lately(spent, at)
+        until = now + PATIENCE * HOUR
+        found = forecast(hours, now, zone=zone, remaining=remaining or None, until=until, **ahead._asdict())
+        made.append(_trial(found, spent, at))
+    return made
 
 
 def summed(tenant: str, objective: str, found: Iterable[Trial]) -> Backtest:
@@ -110,10 +122,7 @@ def pinball(quantiles: Floats, came: float) -> float:
     return float(np.mean(np.maximum(LEVELS * short, (LEVELS - 1) * short)))
 
 
-def _trial(hours: Sequence[HourCount], spent: Floats, first: int, at: int, zone: str) -> Trial:
-    now = float((first + at) * HOUR)
-    remaining = int(spent[at - SOON : at].sum())
-    found = forecast(hours, now, zone=zone, remaining=remaining or None, until=now + PATIENCE * HOUR)
+def _trial(found: Forecast, spent: Floats, at: int) -> Trial:
     if found.next_day is None:
         return Trial(found.state)
     band, came = found.next_day, float(spent[at : at + DAY].sum())
@@ -121,7 +130,7 @@ def _trial(hours: Sequence[HourCount], spent: Floats, first: int, at: int, zone:
     ended = None
     if found.hours_to_exhaustion is not None and at + PATIENCE <= len(spent):
         limits = found.hours_to_exhaustion.low, found.hours_to_exhaustion.upper
-        ended = _within(_hours_until(spent[at : at + PATIENCE], remaining), *limits)
+        ended = _within(_hours_until(spent[at : at + PATIENCE], _lately(spent, at)), *limits)
     return Trial(
         state=found.state,
         covered=band.low <= came <= band.upper,
@@ -131,6 +140,11 @@ def _trial(hours: Sequence[HourCount], spent: Floats, first: int, at: int, zone:
         naive_pinball={name: pinball(guess, came) / usual for name, guess in _naive(spent, at).items()},
         exhaustion_covered=ended,
     )
+
+
+def _lately(spent: Floats, at: int) -> int:
+    """The amount whose exhaustion is foretold."""
+    return int(spent[at - SOON : at].sum())
 
 
 def _naive(spent: Floats, at: int) -> dict[str, Floats]:

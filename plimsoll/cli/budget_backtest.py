@@ -11,11 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from plimsoll.analytics.backtest import FIRST_AT, NAIVE, Backtest, Trial, summed, trials
+from plimsoll.analytics.knownchanges import known_ahead
+from plimsoll.cli.budgetbooks import hourly_counts, rules_of
 from plimsoll.cli.logwindow import data_directory
-from plimsoll.cli.options import Json, Seconds
+from plimsoll.cli.options import Json, LedgerUrl, Seconds
 from plimsoll.cli.output import print_json, terminal
 from plimsoll.errors import UsageError
-from plimsoll.storage.hourly import hours_of
 from plimsoll.storage.promised import zones_of
 
 WIDTH = 160
@@ -41,12 +42,14 @@ def backtest(
     every: Seconds = 86_400.0,
     tenant: str | None = None,
     timezone: str | None = None,
+    ledger_url: LedgerUrl = None,
 ) -> None:
     """Check forecasts of error budgets against a log: coverage, and losses beside those of naive forecasts.
 
     Forecasts are made again at past instants from what was known then: what the next 24 hours would spend, and when an
     amount as large as the last three days' would be spent. A good 80 % band holds 80 % of what came, and its pinball
-    loss (in mean days' consumption) is below that of a naive forecast.
+    loss (in mean days' consumption) is below that of a naive forecast. What the policy in the directory knows of
+    beforehand (`budget.changes`, windows of exception) counts as known all along.
 
     Parameters
     ----------
@@ -66,7 +69,9 @@ def backtest(
     if timezone is not None:
         _check_zone(timezone)
     source = data_directory(log)
-    hourly = {key: hours for key, hours in hours_of(source).items() if tenant in {None, key[0]}}
+    rules, _ = rules_of(source)
+    hourly = hourly_counts(source, rules, ledger_url)
+    hourly = {key: hours for key, hours in hourly.items() if tenant in {None, key[0]}}
     if tenant is not None and not hourly:
         raise UsageError(f"nothing was judged for a tenant named {tenant!r} in {source}")
     zones = zones_of(source)
@@ -74,7 +79,8 @@ def backtest(
     everything: list[Trial] = []
     for number, ((name, objective), hours) in enumerate(hourly.items(), 1):
         _progress(number, len(hourly))
-        made = trials(hours, zone=timezone or zones(name), every=int(every // 3600))
+        ahead = known_ahead(rules, name, objective)
+        made = trials(hours, zone=timezone or zones(name), every=int(every // 3600), ahead=ahead)
         found.append(summed(name, objective, made))
         everything += made
     result = Backtests(str(source), every, summed("", "", everything), tuple(found))

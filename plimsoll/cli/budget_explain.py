@@ -83,4 +83,6 @@ def _show(found: list[Explanation], console: Console) -> None:
         console.print(table)
         for key, action in each.actions.items():
             planned = "–" if action.planned is None else f"{action.planned:,}"
-            console.print(f"  {action.before} → {action.after}: {action.spent:,} of {planned} spent  ({escape(key)})")
+            console.print(
+                f"  {action.before.words} → {action.after.words}: {action.spent:,} of {planned} spent  ({escape(key)})"
+            )

@@ -13,20 +13,19 @@ from rich.table import Table
 from plimsoll.analytics.forecast import Band, Exhaustion, Forecast
 from plimsoll.analytics.forecast import forecast as forecast_of
 from plimsoll.analytics.knownchanges import known_ahead
-from plimsoll.cli.budgetbooks import rows_of, run_hours
+from plimsoll.cli.budgetbooks import hourly_counts, rows_of, rules_of
 from plimsoll.cli.logwindow import data_directory, instant
-from plimsoll.cli.options import DataDir, Json
+from plimsoll.cli.options import DataDir, Json, LedgerUrl
 from plimsoll.cli.output import print_json, terminal
+from plimsoll.console.figuretext import count_text
 from plimsoll.errors import UnitError, UsageError
 from plimsoll.ledger.assessment import Row
 from plimsoll.policy.budgetrules import MOST_CHANGE as MOST
 from plimsoll.policy.knownchange import KnownChange
-from plimsoll.policy.policy import BudgetRules
 from plimsoll.slo.budget import period_bounds
 from plimsoll.storage.datadir import DataDirectory
-from plimsoll.storage.hourly import hours_of
-from plimsoll.storage.promised import policy_in_force, zones_of
-from plimsoll.units import format_count, parse_ratio
+from plimsoll.storage.promised import zones_of
+from plimsoll.units import parse_ratio
 
 WIDTH = 160
 """Columns where there is no terminal to ask."""
@@ -48,6 +47,7 @@ def forecast(
     tenant: str | None = None,
     at: str | None = None,
     step: list[str] | None = None,
+    ledger_url: LedgerUrl = None,
 ) -> None:
     """Foretell what each error budget will spend in the next 24 hours and when it will be gone.
 
@@ -69,14 +69,14 @@ def forecast(
         as fast), in the service's zone unless it names an offset. May be given more than once.
     """
     source = data_directory(directory)
-    rules, zone = _rules(source)
+    rules, zone = rules_of(source)
     rules = replace(rules, changes=(*rules.changes, *[_step(text, zone) for text in step or ()]))
-    hourly = hours_of(source, rules.exceptions) | run_hours(DataDirectory(source))
+    hourly = hourly_counts(source, rules, ledger_url)
     hourly = {key: hours for key, hours in hourly.items() if tenant in {None, key[0]}}
     if tenant is not None and not hourly:
         raise UsageError(f"nothing was judged for a tenant named {tenant!r} in {source}")
     zones = zones_of(source)
-    budgets = _budgets(source) if at is None else {}
+    budgets = _budgets(source, ledger_url) if at is None else {}
     last = max((hours[-1].hour + 1 for hours in hourly.values()), default=0) * 3600.0
     found = []
     for (name, objective), hours in hourly.items():
@@ -92,14 +92,6 @@ def forecast(
         _show(found, terminal(WIDTH))
 
 
-def _rules(source: Path) -> tuple[BudgetRules, str]:
-    """What the policy in the directory says of budgets, and in which zone times are read (without one: UTC)."""
-    if not DataDirectory(source).policy.exists():
-        return BudgetRules(), "UTC"
-    policy = policy_in_force(source)
-    return policy.budget, policy.service.timezone
-
-
 def _step(text: str, zone: str) -> KnownChange:
     when, _, factor = text.rpartition("=")
     try:
@@ -111,12 +103,12 @@ def _step(text: str, zone: str) -> KnownChange:
     return KnownChange(instant(when, zone, None), found)
 
 
-def _budgets(source: Path) -> dict[tuple[str, str], Row]:
+def _budgets(source: Path, ledger_url: str | None) -> dict[tuple[str, str], Row]:
     """As last told, or as assessed at the end of the log; of a past instant they are not known."""
     paths = DataDirectory(source)
-    if not paths.ledger.exists():
+    if ledger_url is None and not paths.ledger.exists():
         return {}
-    return {(row.tenant, row.objective): row for row in rows_of(paths, None)}
+    return {(row.tenant, row.objective): row for row in rows_of(paths, ledger_url)}
 
 
 def _left(budget: Row) -> tuple[int | None, float]:
@@ -134,14 +126,14 @@ def _show(found: list[Foretold], console: Console) -> None:
         table.add_column(column, justify="left" if column in {"tenant", "objective", "rests on"} else "right")
     for each in found:
         band, said = each.forecast.next_day, each.forecast
-        expected, width = ("–", "–") if band is None else (format_count(round(band.expected)), _width(band))
+        expected, width = ("–", "–") if band is None else (count_text(round(band.expected)), _width(band))
         row = (expected, width, _ends(said.hours_to_exhaustion), said.basis or said.state.value)
         table.add_row(escape(each.tenant), escape(each.objective), *row)
     console.print(table)
 
 
 def _width(band: Band) -> str:
-    return f"{format_count(round(band.low))} to {format_count(round(band.upper))}"
+    return f"{count_text(round(band.low))} to {count_text(round(band.upper))}"
 
 
 def _ends(found: Exhaustion | None) -> str:

@@ -12,12 +12,12 @@ from rich.table import Table
 from plimsoll.cli.budgetbooks import paths_of, rows_of
 from plimsoll.cli.options import DataDir, Json, LedgerUrl, check_tenant
 from plimsoll.cli.output import print_json, terminal
+from plimsoll.console.figuretext import count_text
 from plimsoll.governor.events import Standing
-from plimsoll.ledger.assessment import Row
+from plimsoll.ledger.assessment import UNFORESEEN, Row
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.promised import policy_in_force
-from plimsoll.units import format_count
 
 UNKNOWN = "–"
 _COLOURS = {BudgetHealth.WARN: "yellow", BudgetHealth.DEGRADED: "red", BudgetHealth.EXHAUSTED: "bold red"}
@@ -85,28 +85,28 @@ def _show(found: Status, console: Console) -> None:
 
 def _cells(row: Row) -> list[str]:
     colour = _COLOURS.get(row.health, "")
-    state = row.health.value.replace("_", " ") + ("" if row.acted or row.health not in _COLOURS else ", not acted on")
+    state = row.health.words + ("" if row.acted or row.health not in _COLOURS else ", not acted on")
     return [
         escape(row.tenant),
         escape(row.objective),
-        format_count(row.granted),
-        UNKNOWN if row.planned is None else format_count(row.planned),
-        format_count(row.num_spent),
-        format_count(row.remaining) if row.remaining >= 0 else f"−{format_count(-row.remaining)}",
+        count_text(row.granted),
+        UNKNOWN if row.planned is None else count_text(row.planned),
+        count_text(row.num_spent),
+        count_text(row.remaining) if row.remaining >= 0 else f"−{count_text(-row.remaining)}",
         UNKNOWN if row.spent_ratio is None else f"{row.spent_ratio:.1%}",
         " / ".join([UNKNOWN if rate is None else f"{rate:.3g}" for rate in row.burn]),
         _hours(row),
-        f"{format_count(row.lent)}/{format_count(row.borrowed)}",
-        ", ".join([f"{format_count(num)} {charge}" for charge, num in row.spent.items() if num]) or UNKNOWN,
+        f"{count_text(row.lent)}/{count_text(row.borrowed)}",
+        ", ".join([f"{count_text(num)} {charge}" for charge, num in row.spent.items() if num]) or UNKNOWN,
         f"[{colour}]{state}[/]" if colour else state,
     ]
 
 
 def _hours(row: Row) -> str:
-    """Until exhausted, with its band; nothing within the month is said in words."""
+    """Until exhausted, with its band, or why nobody knows; nothing within the month is said in words."""
     outlook = row.outlook
     if outlook.expected is None:
-        return UNKNOWN
+        return UNKNOWN if outlook == UNFORESEEN else outlook.state
     bounds = [outlook.hours_low, outlook.hours, outlook.hours_high]
     if all(bound is None for bound in bounds):
         return "not this month"

@@ -15,6 +15,7 @@ from plimsoll.errors import DataDirectoryBusy, UsageError
 from plimsoll.ledger.assessment import Row
 from plimsoll.ledger.decided import Decided
 from plimsoll.policy.objective import RUN
+from plimsoll.policy.policy import BudgetRules
 from plimsoll.slo.budget import HourCount
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.inbox import Inbox
@@ -55,14 +56,36 @@ def _asked(paths: DataDirectory, query: str, *parameters: str) -> list[tuple[Any
         return []
 
 
-def run_hours(paths: DataDirectory) -> dict[tuple[str, str], list[HourCount]]:
-    """Agents' runs by hour, as a SQLite ledger has them: no row of the request log has."""
-    query = (
-        "SELECT tenant, hour, sum(num_good + num_bad), sum(num_bad) FROM hours WHERE objective = ? "
-        "GROUP BY tenant, hour ORDER BY tenant, hour"
-    )
+def rules_of(source: Path) -> tuple[BudgetRules, str]:
+    """What the policy in a log's directory says of budgets, and in which zone times are read (without one: UTC)."""
+    if not DataDirectory(source).policy.exists():
+        return BudgetRules(), "UTC"
+    policy = policy_in_force(source)
+    return policy.budget, policy.service.timezone
+
+
+def hourly_counts(source: Path, rules: BudgetRules, ledger_url: str | None) -> dict[tuple[str, str], list[HourCount]]:
+    """What was judged and bad by hour: requests as the log has them, and agents' runs as the books have them."""
+    from plimsoll.storage.hourly import hours_of  # noqa: PLC0415 - duckdb, only where it is needed
+
+    return hours_of(source, rules.exceptions) | _run_hours(DataDirectory(source), ledger_url)
+
+
+def _run_hours(paths: DataDirectory, ledger_url: str | None) -> dict[tuple[str, str], list[HourCount]]:
+    """No row of the request log has them. None where there are no books."""
+    if ledger_url is None:
+        query = (
+            "SELECT tenant, hour, sum(num_good + num_bad), sum(num_bad) FROM hours WHERE objective = ? "
+            "GROUP BY tenant, hour ORDER BY tenant, hour"
+        )
+        found = _asked(paths, query, RUN)
+    else:
+        from plimsoll.storage.knowing import hours_of_objective  # noqa: PLC0415 - sqlalchemy, only where it is needed
+
+        with opened(paths, ledger_url) as books, books.reading() as connection:
+            found = hours_of_objective(connection, RUN)
     hours: dict[tuple[str, str], list[HourCount]] = {}
-    for tenant, *counts in _asked(paths, query, RUN):
+    for tenant, *counts in found:
         hours.setdefault((tenant, RUN), []).append(HourCount(*counts))
     return hours
 

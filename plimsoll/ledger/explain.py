@@ -83,7 +83,7 @@ def _borrowable(row: Row, promised: Promised) -> Explained:
 def _health(row: Row, policy: Policy) -> Explained:
     rules = policy.budget
     if row.health in UNKNOWN or row.spent_ratio is None:
-        return Explained("state", row.health, "nothing is done in this state")
+        return Explained("state", row.health.words, "nothing is done in this state")
     limits = f"warn at {float(rules.warn_at):.0%}, degrade at {float(rules.degrade_at):.0%}, exhausted at 100%"
     acted = "" if row.acted else "; not acted on: " + (row.overridden_by or "dry run")
-    return Explained("state", row.health, f"{row.spent_ratio:.1%} of planned spent; {limits}{acted}")
+    return Explained("state", row.health.words, f"{row.spent_ratio:.1%} of planned spent; {limits}{acted}")

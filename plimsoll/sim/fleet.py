@@ -42,11 +42,14 @@ class Fleet:
         self._known = known = all_thresholds(list(by_tier.values()))
         self.thresholds = {tier: tuple([known.index(one) for one in wanted]) for tier, wanted in by_tier.items()}
         """By tier: which of the thresholds that all replicas count are its own."""
+        unknown = [pool.name for pool in policy.pools if pool.engine_profile not in profiles]
+        if unknown:
+            who = f"pool {unknown[0]} names" if len(unknown) == 1 else f"pools {', '.join(unknown)} name"
+            raise ProfileError(
+                f"{who} no profile: nobody knows how such engines behave. "
+                "Give each pool a `profile`: a shipped one (docs/engines.md), or a file that `plimsoll calibrate` made"
+            )
         for pool in policy.pools:
-            if pool.engine_profile not in profiles:
-                raise ProfileError(
-                    f"pool {pool.name} names no profile: nobody knows how its engines behave (pools[].profile)"
-                )
             if pool.prefill:
                 raise ProfileError(
                     f"pool {pool.name}: engines apart for prompts are simulated as parts of one: leave out `prefill` "

@@ -31,6 +31,11 @@ class BudgetHealth(StrEnum):
     NO_TRAFFIC = "no_traffic"  # nothing was judged this month
     TOO_FEW = "too_few"  # the planned grant allows less than one bad event
 
+    @property
+    def words(self) -> str:
+        """As people read it, the same everywhere: forecasts and burn say "no traffic", too."""
+        return self.value.replace("_", " ")
+
 
 class HourCount(NamedTuple):
     """What was judged in one hour, by the instant at which requests ended."""

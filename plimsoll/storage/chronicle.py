@@ -208,9 +208,9 @@ def _changes(told: BudgetsReported, states: dict[tuple[str, str], BudgetState]) 
             state.degrade,
             state.exhausted,
         ):
-            was = "" if before is None else f" (was {before.health.value})"
+            was = "" if before is None else f" (was {before.health.words})"
             spent = "no plan" if state.spent_ratio is None else f"{state.spent_ratio:.1%} of the planned grant spent"
             acted = ", its non-critical requests are degraded" if state.degrade else ""
-            text = f"budget of {state.objective}: {state.health.value}{was}, {spent}{acted}"
+            text = f"budget of {state.objective}: {state.health.words}{was}, {spent}{acted}"
             detail = msgspec.to_builtins(state)
             yield JournalEntry(told.at, "budget", state.tenant, state.health.value, text, detail)

@@ -227,6 +227,13 @@ def _renew(
         kept[Owner(tenant, objective)][when] = (int(good) + int(bad), int(bad))
 
 
+def hours_of_objective(connection: Connection, objective: str) -> list[tuple[str, int, int, int]]:
+    """Tenant, hour, judged and bad of all that was ever counted for it, in this order."""
+    key, sums = (hours.c.tenant, hours.c.hour), (func.sum(hours.c.num_good), func.sum(hours.c.num_bad))
+    query = select(*key, *sums).where(hours.c.objective == objective).group_by(*key).order_by(*key)
+    return [(tenant, hour, int(good) + int(bad), int(bad)) for tenant, hour, good, bad in connection.execute(query)]
+
+
 def last_told(connection: Connection) -> float | None:
     """The instant up to which the books know traffic, to the minute or hour; None where there is none."""
     minute: int | None = connection.execute(select(func.max(minutes.c.minute))).scalar()

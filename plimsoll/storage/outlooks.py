@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from plimsoll.analytics.forecast import Forecast, forecast
+from plimsoll.analytics.forecast import HOUR, Forecast, ForecastState, forecast
 from plimsoll.analytics.knownchanges import NOTHING_KNOWN, Ahead, known_ahead
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.assessment import Outlook, Row
@@ -44,9 +44,11 @@ class Outlooks:
 def foretold(row: Row, history: History, at: float, ahead: Ahead = NOTHING_KNOWN) -> Outlook:
     """The forecast of one objective, until exhausted or the month's end."""
     if not history.hours:
-        return Outlook("no traffic")
+        return Outlook(ForecastState.NO_TRAFFIC.value)
     remaining = None if row.planned is None else max(0, row.planned - row.num_spent)
     end = period_bounds(row.period, row.zone)[1]
+    if min(history.hours) >= int(at // HOUR):  # no whole hour of traffic yet
+        return Outlook(ForecastState.COLD_START.value)
     made = forecast(history.counts(), at, zone=row.zone, remaining=remaining, until=end, **ahead._asdict())
     return _outlook(made)
 

@@ -106,6 +106,35 @@ def test_known_changes_come_from_the_command_and_from_the_policy(plimsoll: Insid
         assert (told.returncode, told.stderr.count("\n")) == (2, 1)
 
 
+def test_backtest_knows_what_the_policy_knows(plimsoll: Inside, tmp_path: Path) -> None:
+    """Twenty days; from the sixteenth on four times as much is spent, which the policy foresaw, or did not."""
+    journal, changed_at, number = Journal.open(tmp_path), NOVEMBER + 16 * 86_400, 0
+    journal.policy(NOVEMBER, POLICY)
+    for hour in range(20 * 24):
+        at = NOVEMBER + 3600.0 * hour
+        for place in range(20):
+            number += 1
+            bad = place < (1 if at < changed_at else 4)
+            journal.settle(settle(number, bad=bad, arrived_at=at + 30 * place))
+    journal.close()
+    text = (
+        "plimsoll: 1\ntiers: [{name: gold, rank: 0, objectives: [{sli: ttft, below: 800ms, target: 95%}]}]\n"
+        "tenants: [{name: acme, tier: gold}]\npools: [{name: c, model: m, engine: vllm, replicas: ['http://r1']}]\n"
+    )
+    since = f"{datetime.fromtimestamp(changed_at, UTC):%Y-%m-%dT%H:%MZ}"
+
+    def found(more: str) -> tuple[float, float]:
+        (tmp_path / "policy.yaml").write_text(text + more)
+        told = json.loads(plimsoll("budget", "backtest", str(tmp_path), "--json").stdout)
+        ttft = next(each for each in told["objectives"] if each["objective"] == "ttft")
+        return ttft["pinball"], ttft["covered_ratio"]
+
+    pinball, covered = found("")
+    informed, informed_covered = found(f"budget: {{changes: [{{from: {since}, factor: 400%}}]}}\n")
+    assert informed < pinball / 2
+    assert informed_covered > covered
+
+
 def test_a_budget_with_books_tells_when_it_will_be_gone(plimsoll: Inside, tmp_path: Path) -> None:
     """Nine days of a month in which every tenth request is late, under a plan of the last seven days' traffic."""
     journal = Journal.open(tmp_path)

@@ -47,7 +47,7 @@ def test_a_body_is_read_as_the_gateway_reads_it(run: Inside, tmp_path: Path) -> 
     ("arguments", "words"),
     [
         ([], "say which tenant: --tenant acme | globex | batch"),
-        (["--tenant", "acme"], "say which model: --model llama-3.1-70b | phi-4-mini"),
+        (["--tenant", "acme"], "say which model: --model llama-3.1-70b | llama-3.1-8b"),
         (["/nowhere.json", "--tenant", "acme"], "cannot read the request /nowhere.json"),
         (["--tenant", "acme", "--model", "llama-3.1-70b", "--admin", "127.0.0.1:1"], "must be a URL"),
         (["--tenant", "acme", "--model", "llama-3.1-70b", "--admin", "http://127.0.0.1:1"], "gives no snapshot"),

@@ -23,7 +23,11 @@ def test_options(command: object) -> None:
     name = getattr(command, "__name__", "")
     section = TEXT.split(f"## `plimsoll budget {name}`")[1].split("\n## ")[0]
     parameters = inspect.signature(command).parameters.values()  # type: ignore[arg-type]
-    options = {f"--{each.name.replace('json_output', 'json')}" for each in parameters if each.kind is each.KEYWORD_ONLY}
+    options = {
+        f"--{each.name.replace('json_output', 'json').replace('ledger_url', 'ledger')}"
+        for each in parameters
+        if each.kind is each.KEYWORD_ONLY
+    }
     assert set(re.findall(r"^\| `(--[a-z]+)`", section, re.MULTILINE)) == options
 
 
