@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from plimsoll.analytics.forecast import HOUR, Forecast, ForecastState, forecast
+from plimsoll.analytics.forecast import DAY, HOUR, MIN_DAYS, Forecast, ForecastState, forecast
 from plimsoll.analytics.knownchanges import NOTHING_KNOWN, Ahead, known_ahead
 from plimsoll.ledger.accounts import Owner
-from plimsoll.ledger.assessment import Outlook, Row
+from plimsoll.ledger.assessment import NO_HISTORY, Outlook, Row
 from plimsoll.ledger.figures import History
 from plimsoll.policy.policy import BudgetRules
 from plimsoll.slo.budget import period_bounds
@@ -34,11 +34,17 @@ class Outlooks:
         hour = int(at // 3600)
         for row in rows:
             owner = Owner(row.tenant, row.objective)
-            made = self._made.get(owner)
+            made, history = self._made.get(owner), histories.get(owner, NO_HISTORY)
             ahead = known_ahead(rules, *owner)
-            if (made is None or made[:2] != (hour, ahead)) and time.monotonic() < deadline:
-                self._made[owner] = (hour, ahead, at, foretold(row, histories.get(owner, History()), at, ahead))
+            fresh = made is not None and made[:2] == (hour, ahead) and not _soon_known(made[3], history)
+            if not fresh and time.monotonic() < deadline:
+                self._made[owner] = (hour, ahead, at, foretold(row, history, at, ahead))
         return {owner: aged(outlook, at - made_at) for owner, (_, _, made_at, outlook) in self._made.items()}
+
+
+def _soon_known(outlook: Outlook, history: History) -> bool:
+    """Whether a state without numbers may be another one a minute later: it costs little to ask again."""
+    return outlook.expected is None and 0 < len(history.hours) <= MIN_DAYS * DAY + 1
 
 
 def foretold(row: Row, history: History, at: float, ahead: Ahead = NOTHING_KNOWN) -> Outlook:
@@ -47,9 +53,14 @@ def foretold(row: Row, history: History, at: float, ahead: Ahead = NOTHING_KNOWN
         return Outlook(ForecastState.NO_TRAFFIC.value)
     remaining = None if row.planned is None else max(0, row.planned - row.num_spent)
     end = period_bounds(row.period, row.zone)[1]
-    if min(history.hours) >= int(at // HOUR):  # no whole hour of traffic yet
-        return Outlook(ForecastState.COLD_START.value)
-    made = forecast(history.counts(), at, zone=row.zone, remaining=remaining, until=end, **ahead._asdict())
+    counts = history.counts()
+
+    def ask(now: float) -> Forecast:
+        return forecast(counts, now, zone=row.zone, remaining=remaining, until=end, **ahead._asdict())
+
+    made = ask(at)
+    if made.state is not ForecastState.FORECAST:  # then the hour that has begun says more, as it does at a log's end
+        made = ask((at // HOUR + 1) * HOUR)
     return _outlook(made)
 
 

@@ -135,6 +135,26 @@ def test_backtest_knows_what_the_policy_knows(plimsoll: Inside, tmp_path: Path) 
     assert informed_covered > covered
 
 
+@pytest.mark.parametrize(("num", "word"), [(150, "cold start"), (50, "too few")])
+def test_a_young_log_has_one_word_in_all_commands(plimsoll: Inside, tmp_path: Path, num: int, word: str) -> None:
+    """Ten minutes of traffic, not one whole hour."""
+    journal = Journal.open(tmp_path)
+    journal.policy(NOVEMBER, POLICY)
+    for number in range(num):
+        journal.settle(settle(number + 1, bad=number == 0, arrived_at=NOVEMBER + 4 * number))
+    journal.close()
+    (tmp_path / "policy.yaml").write_text(
+        "plimsoll: 1\ntiers: [{name: gold, rank: 0, objectives: [{sli: ttft, below: 800ms, target: 95%}]}]\n"
+        "tenants: [{name: acme, tier: gold}]\npools: [{name: c, model: m, engine: vllm, replicas: ['http://r1']}]\n"
+    )
+    assert plimsoll("project", str(tmp_path)).returncode == 0
+    told = json.loads(plimsoll("budget", "forecast", str(tmp_path), "--json").stdout)
+    assert [each["forecast"]["state"] for each in told if each["objective"] == "ttft"] == [word]
+    rows = json.loads(plimsoll("budget", "status", str(tmp_path), "--json").stdout)["budgets"]
+    assert [row["outlook"]["state"] for row in rows if row["objective"] == "ttft"] == [word]
+    assert f"unknown ({word})" in plimsoll("budget", "explain", str(tmp_path), "acme").stdout
+
+
 def test_a_budget_with_books_tells_when_it_will_be_gone(plimsoll: Inside, tmp_path: Path) -> None:
     """Nine days of a month in which every tenth request is late, under a plan of the last seven days' traffic."""
     journal = Journal.open(tmp_path)
