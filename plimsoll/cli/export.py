@@ -2,18 +2,28 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from msgspec import Struct
 
 from plimsoll.cli.import_ import read_paths
-from plimsoll.cli.output import write_text
-from plimsoll.errors import UsageError
+from plimsoll.cli.options import Json
+from plimsoll.cli.output import json_text, write_text
+from plimsoll.errors import Fault, UsageError
 from plimsoll.policy import document
 from plimsoll.policy.openslo_form import to_openslo
-from plimsoll.policy.slospec import Imported, decode
+from plimsoll.policy.slospec import Imported, Loss, decode
 from plimsoll.policy.yamltext import dump
 from plimsoll.telemetry.openslo import of_policy
+
+
+class Exported(Struct, frozen=True):
+    """All of it. `faults` are those of each file that was read, by its name."""
+
+    openslo: tuple[dict[str, Any], ...]
+    lost: tuple[Loss, ...]
+    faults: tuple[tuple[str, Fault], ...]
 
 
 def export(
@@ -21,6 +31,7 @@ def export(
     source: Path,
     *,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    json_output: Json = False,
 ) -> None:
     """Write a policy's objectives, or SLOs imported from other tools, as OpenSLO v1.
 
@@ -34,12 +45,16 @@ def export(
         A policy, a file that `plimsoll import -o` wrote, or any file that `plimsoll import` reads.
     output
         Write to this file instead of the terminal.
+    json_output
+        Write one JSON object instead of YAML: the objects under `openslo`, what was lost and what is wrong.
     """
     found = _read(source)
     for name, fault in found.faults:
         print(f"plimsoll: {name}: {fault}", file=sys.stderr)  # noqa: T201 - beside the output
     objects, losses = to_openslo(found)
     text = dump(objects) if objects else ""
+    if json_output:
+        text = json_text(Exported(tuple(objects), (*found.losses, *losses), tuple(found.faults)))
     if output is not None:
         write_text(output, text)
     else:

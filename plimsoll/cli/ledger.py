@@ -1,14 +1,11 @@
 """`plimsoll ledger`: prove the books, or make them anew from the log."""
 
-import json
 import sys
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import msgspec
-from cyclopts import Parameter
-
-from plimsoll.cli.options import Json
+from plimsoll.cli.budgetbooks import paths_of
+from plimsoll.cli.options import DataDir, Json, LedgerUrl
+from plimsoll.cli.output import print_json
 from plimsoll.storage.audit import Audit, audit
 from plimsoll.storage.datadir import DataDirectory, Lock
 from plimsoll.storage.ledger import LedgerDatabase
@@ -18,9 +15,9 @@ from plimsoll.storage.reader import first_offset
 
 def ledger(
     action: Literal["verify", "rebuild"],
-    directory: Path,
+    directory: DataDir,
     *,
-    ledger_url: Annotated[str | None, Parameter(name="--ledger")] = None,
+    ledger_url: LedgerUrl = None,
     json_output: Json = False,
 ) -> None:
     """Prove that the ledger balances and agrees with the log, or rebuild it from the log.
@@ -33,13 +30,10 @@ def ledger(
     ----------
     action
         verify or rebuild.
-    directory
-        The data directory.
     json_output
         Print one JSON object.
     """
-    paths = DataDirectory(directory)
-    paths.identity()
+    paths = paths_of(directory)
     if action == "rebuild":
         _rebuild(paths, ledger_url)
     with LedgerDatabase(ledger_url or paths.ledger) as books:
@@ -62,7 +56,7 @@ def _rebuild(paths: DataDirectory, url: str | None) -> None:
 
 def _show(result: Audit, *, json_output: bool) -> None:
     if json_output:
-        print(json.dumps(msgspec.to_builtins(result), indent=2))  # noqa: T201 - the command's output
+        print_json(result)
         return
     for finding in result.findings:
         print(finding)  # noqa: T201 - the command's output

@@ -16,7 +16,12 @@ WIDTH = 190
 
 def print_json(value: Any) -> None:
     """A value of ours as indented JSON, with a newline."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+    sys.stdout.write(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """The same as text."""
+    return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"
 
 
 class Terminal(Console):

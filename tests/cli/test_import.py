@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
 from tests.policy.slo_files import texts
 from tests.policy.test_document import EXAMPLE
 from tests.policy.test_llm import SLOTH
@@ -83,3 +85,14 @@ def test_rules_are_written_with_their_tests(tmp_path: Path) -> None:
     assert "alert: PlimsollBudgetBurn" in rule_file.read_text()
     assert "rule_files:\n  - r.yml\n" in test_file.read_text()
     assert "_bucket" not in run("rules", str(EXAMPLE), "--native").stdout
+
+
+def test_export_and_rules_as_json(tmp_path: Path) -> None:
+    """The same as in YAML, which reads back alike."""
+    told = json.loads(run("export", "openslo", str(EXAMPLE), "--json").stdout)
+    assert {each["kind"] for each in told["openslo"]} == {"SLO"}
+    assert told["lost"] == told["faults"] == []
+    written = tmp_path / "rules.json"
+    assert run("rules", str(EXAMPLE), "--json", "-o", str(written)).returncode == 0
+    plain = run("rules", str(EXAMPLE)).stdout
+    assert json.loads(written.read_text()) == YAML(typ="safe").load(plain)
