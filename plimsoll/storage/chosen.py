@@ -1,9 +1,11 @@
 """Which requests of a log are meant, and what each of them waited: as SQL, for the views that gathering reads."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tally import NOT_WAITING
+from plimsoll.policy.policy import ExceptionWindow
 from plimsoll.slo.outcome import Outcome
 
 
@@ -22,6 +24,15 @@ def within(window: Window, *, since: bool = True) -> str:
     if window.tenant is not None:
         parts.append(f"tenant = {quoted(window.tenant)}")
     return " AND ".join(parts)
+
+
+def excepted(windows: Iterable[ExceptionWindow]) -> str:
+    """The condition that a request arrived in a window of exception (`ledger.booking.window_of` in SQL)."""
+    parts = ["false"]
+    for each in windows:
+        named = f" AND tenant IN ({', '.join(map(quoted, each.tenants))})" if each.tenants else ""
+        parts.append(f"(arrived_at >= {each.from_at!r}::DOUBLE AND arrived_at < {each.until_at!r}::DOUBLE{named})")
+    return " OR ".join(parts)
 
 
 BROKE: Final = "charge IS NOT NULL"

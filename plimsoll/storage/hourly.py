@@ -11,7 +11,7 @@ import duckdb
 from plimsoll.errors import StorageError, UsageError
 from plimsoll.policy.policy import ExceptionWindow
 from plimsoll.slo.budget import HourCount
-from plimsoll.storage.chosen import quoted
+from plimsoll.storage.chosen import excepted, quoted
 from plimsoll.storage.query import connect
 
 Hourly = dict[tuple[str, str], list[HourCount]]
@@ -32,7 +32,7 @@ def hours_of(log: Path, exceptions: Iterable[ExceptionWindow] = ()) -> Hourly:
     as it is of the books. Raises UsageError where there is no log,
     StorageError where a file cannot be read.
     """
-    hours = _HOURS.format(of="true", excepted=_within(exceptions))
+    hours = _HOURS.format(of="true", excepted=excepted(exceptions))
     if log.is_dir() and not any(log.glob("*.parquet")):
         with connect(log) as connection:
             return _hourly(connection, hours)
@@ -51,18 +51,9 @@ def hours_of(log: Path, exceptions: Iterable[ExceptionWindow] = ()) -> Hourly:
             raise StorageError(f"{log} is not a request log of Plimsoll ({reason})") from error
 
 
-def _within(exceptions: Iterable[ExceptionWindow]) -> str:
-    """The condition that a request arrived in one of them (`ledger.booking.window_of` in SQL)."""
-    parts = ["false"]
-    for each in exceptions:
-        named = f" AND tenant IN ({', '.join(map(quoted, each.tenants))})" if each.tenants else ""
-        parts.append(f"(arrived_at >= {each.from_at!r}::DOUBLE AND arrived_at < {each.until_at!r}::DOUBLE{named})")
-    return " OR ".join(parts)
-
-
 def hourly_of(connection: duckdb.DuckDBPyConnection, tenant: str, exceptions: Iterable[ExceptionWindow] = ()) -> Hourly:
     """The same of one tenant, from a connection with the view `requests`."""
-    return _hourly(connection, _HOURS.format(of=f"tenant = {quoted(tenant)}", excepted=_within(exceptions)))
+    return _hourly(connection, _HOURS.format(of=f"tenant = {quoted(tenant)}", excepted=excepted(exceptions)))
 
 
 def _hourly(connection: duckdb.DuckDBPyConnection, hours: str) -> Hourly:

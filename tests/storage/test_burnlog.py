@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from plimsoll.analytics.burn import Recents, longest_window
+from plimsoll.policy.policy import BudgetRules, ExceptionKind, ExceptionWindow
 from plimsoll.slo.burnrate import BurnState
 from plimsoll.slo.recent import NOTHING
 from plimsoll.storage.burnlog import BurnWatch, recents_of
@@ -43,3 +45,18 @@ def test_log_and_settlements_agree(tmp_path: Path) -> None:
     assert {each.state for each in read["acme", "availability"]} == {BurnState.QUIET}
     assert {each.state for each in read["beta", "ttft"]} == {BurnState.NO_TRAFFIC}
     assert {each.long_rate for each in read["beta", "ttft"]} == {None}
+
+
+def test_what_arrives_in_a_window_of_exception_burns_nothing(tmp_path: Path) -> None:
+    """An upgrade of ten minutes in which everything is late pages nobody; without the window it does."""
+    journal = Journal.open(tmp_path)
+    for number in range(600):
+        journal.settle(settle(number + 1, bad=number < 100, arrived_at=NOVEMBER + 6.0 * number))
+    journal.close()
+    upgrade = ExceptionWindow(ExceptionKind.MODEL_UPGRADE, NOVEMBER, NOVEMBER + 600.0, ("acme",))
+    excused = replace(POLICY, budget=BudgetRules(exceptions=(upgrade,)))
+    now = NOVEMBER + 600.0
+    states = [BurnWatch(tmp_path).burning(policy, now)["acme", "ttft"][0].state for policy in (POLICY, excused)]
+    assert states == [BurnState.BURNING, BurnState.NO_TRAFFIC]
+    others = replace(POLICY, budget=BudgetRules(exceptions=(replace(upgrade, tenants=("beta",)),)))
+    assert BurnWatch(tmp_path).burning(others, now)["acme", "ttft"][0].state is BurnState.BURNING
