@@ -1,6 +1,7 @@
 """`plimsoll replay`: send a trace's traffic to a service and tell what came back."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,14 +14,14 @@ from cyclopts import Parameter
 
 from plimsoll.cli.options import Seconds
 from plimsoll.cli.output import print_json
-from plimsoll.cli.replaytable import Meter, summary_table
+from plimsoll.cli.replaytable import Meter, endings, summary_table
 from plimsoll.errors import UsageError
 from plimsoll.load.client import Manner
 from plimsoll.load.connection import target as parse_target
 from plimsoll.load.models import first_model
 from plimsoll.load.plan import Planned, Shape, plan
 from plimsoll.load.replay import Replay, run_name
-from plimsoll.load.result import Result
+from plimsoll.load.result import Result, Seen
 from plimsoll.load.summary import Summary, Tallies
 from plimsoll.load.tenants import Sender, read_senders
 from plimsoll.storage.traces import read
@@ -114,7 +115,7 @@ def replay(
     """Send a trace's traffic to an OpenAI-compatible service, on time whatever it answers (open loop).
 
     Latencies count from the planned arrival, so a service or client that falls behind cannot hide it. Ctrl-C ends
-    early with a report of what was seen so far.
+    early with a report of what was seen so far. Exit status 1 where no request got its answer.
 
     Example: plimsoll replay AzureLLMInferenceTrace_conv.csv.gz --target http://127.0.0.1:8000 --tenants map.yaml
     --speed 10 --out seen.jsonl
@@ -146,6 +147,15 @@ def replay(
         print_json(summary)
     else:
         summary_table(summary)
+    if nothing_came(summary):
+        print(f"plimsoll: no request got its answer: {endings(summary.total)}", file=sys.stderr)  # noqa: T201 - its own voice
+        sys.exit(1)
+
+
+def nothing_came(summary: Summary) -> bool:
+    """Whether every request was sent and none got its answer, or left as planned."""
+    outcomes = summary.total.outcomes
+    return not (summary.stopped or outcomes.get(Seen.COMPLETED) or outcomes.get(Seen.LEFT))
 
 
 def send(

@@ -73,10 +73,15 @@ def summary_table(summary: Summary) -> None:
 
 def _cells(name: str, part: TenantSummary) -> list[str]:
     completed = part.outcomes.get(Seen.COMPLETED, 0)
+    figures = [f"{_quantile(of.p50):>6} {_quantile(of.p99):>7}" for of in (part.ttft, part.itl, part.e2e)]
+    return [name, str(part.num_planned), str(completed), *figures, endings(part)]
+
+
+def endings(part: TenantSummary) -> str:
+    """How many ended otherwise than with their whole answer, and why."""
     others = ", ".join(f"{num} {outcome}" for outcome, num in part.outcomes.items() if outcome != Seen.COMPLETED)
     reasons = ", ".join(f"{reason} {num}" for reason, num in part.reasons.items())
-    figures = [f"{_quantile(of.p50):>6} {_quantile(of.p99):>7}" for of in (part.ttft, part.itl, part.e2e)]
-    return [name, str(part.num_planned), str(completed), *figures, others + (f" ({reasons})" if reasons else "")]
+    return others + (f" ({reasons})" if reasons else "")
 
 
 def _quantile(of: Estimate) -> str:

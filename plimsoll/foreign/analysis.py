@@ -85,7 +85,7 @@ class _Analysis:
         """One file; `label` stands for a pool where no column names one."""
         counting = Counting()
         reading = Reading({**form.named, **self._mapping}, form.ending if "status" not in self._mapping else None)
-        streams = False
+        streams, number = False, 0
         for number, cells in form.rows(file):
             if isinstance(cells, str):
                 counting.leave_out(number, cells)
@@ -101,6 +101,8 @@ class _Analysis:
             self._write(label, visit, streams)
             if counting.num_rows % _TELL_EVERY == 0:
                 self._progress(file, self._rows.num)
+        if file.damage:
+            counting.leave_out(number + 1, "is cut off where the packed file is damaged, and what followed is lost")
         self._progress(file, self._rows.num)
         return self._account(file, form, reason, reading, counting)
 
@@ -122,6 +124,8 @@ class _Analysis:
                 f"{counting.num_open:,} were still open when the log ended: their waits are cut off there, and count "
                 "as interrupted."
             )
+        if file.damage:
+            notes.append(f"Damaged: {file.damage}. What is whole before was read; how many rows followed is not known.")
         if form.name == "llama-server log" and not llamaserver.has_clock(file):
             notes.append("Lines have no instants: requests are laid one after another, so nothing over time is true.")
         return FileAccount(

@@ -225,6 +225,8 @@ def recognise(file: LogFile, mapped: bool) -> tuple[Format, str]:
         return TABLE, "it was given a mapping"
     if not file.head.strip():
         raise TraceError(file.name, 0, "is empty")
+    if file.damage:
+        raise TraceError(file.name, 0, f"is damaged, and what is whole of it is no log that is known: {file.damage}")
     keys = ", ".join(sorted(_keys(file))[:12])
     raise TraceError(
         file.name, 0,

@@ -23,7 +23,11 @@ Numbered = Iterator[tuple[int, Cells | str]]
 
 
 class LogFile:
-    """One file. `head` is its beginning, unpacked; `place` how many of its `size` bytes on disk were read."""
+    """One file. `head` is its beginning, unpacked; `place` how many of its `size` bytes on disk were read.
+
+    A packed file that is cut off or damaged ends there, and `damage` then says so; where nothing comes before,
+    TraceError is raised.
+    """
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -34,6 +38,7 @@ class LogFile:
             beginning = probe.read(4)
         self.packed = beginning[:2] == b"\x1f\x8b"
         self.is_parquet = beginning == b"PAR1"
+        self.damage = ""  # where the last reading of it had to end, and why; "" where it was whole
         self._raw: BinaryIO | None = None
         with self as opened:
             self.head = opened.read(PROBE)
@@ -49,6 +54,7 @@ class LogFile:
         return self._raw.tell() if self._raw is not None and not self._raw.closed else 0
 
     def __enter__(self) -> "_Checked":
+        self.damage = ""
         self._raw = self.path.open("rb")
         unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=self._raw)) if self.packed else self._raw
         return _Checked(self, unpacked)
@@ -116,6 +122,8 @@ class LogFile:
             data = file.read(WHOLE + 1)
         if len(data) > WHOLE:
             raise TraceError(self.name, 0, f"is one JSON document above {WHOLE >> 20} MiB: give one record a line")
+        if self.damage:
+            raise TraceError(self.name, 0, f"is one JSON document, and not whole: {self.damage}")
         try:
             found = msgspec.json.decode(data)
         except msgspec.DecodeError as error:
@@ -153,11 +161,12 @@ class LogFile:
 
 
 class _Checked:
-    """The unpacked bytes; damage is told as what it is."""
+    """The unpacked bytes, as far as they can be unpacked."""
 
     def __init__(self, owner: LogFile, file: BinaryIO) -> None:
         self._owner = owner
         self._file = file
+        self._num_bytes = self._num_lines = 0
 
     def __enter__(self) -> Self:
         return self
@@ -167,17 +176,38 @@ class _Checked:
 
     def read(self, num: int) -> bytes:
         """Up to that many bytes."""
+        parts = []
         try:
-            return self._file.read(num)
+            while num > 0 and (part := self._file.read1(num)):  # type: ignore[attr-defined]
+                parts.append(part)
+                num -= len(part)
+                self._num_bytes += len(part)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise TraceError(self._owner.name, 0, f"is damaged: {error}") from error
+            self._end(error)
+        return b"".join(parts)
 
     def readline(self, most: int) -> bytes:
-        """A line, at most that long."""
+        """A line, at most that long; never a part of one that was cut off."""
+        if self._owner.damage:
+            return b""
         try:
-            return self._file.readline(most)
+            line = self._file.readline(most)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            self._end(error)
+            return b""
+        self._num_bytes += len(line)
+        self._num_lines += 1
+        return line
+
+    def _end(self, error: Exception) -> None:
+        if not self._num_bytes:
             raise TraceError(self._owner.name, 0, f"is damaged: {error}") from error
+        whole = (
+            f"{self._num_lines:,} lines, {self._num_bytes:,} bytes" if self._num_lines else f"{self._num_bytes:,} bytes"
+        )
+        self._owner.damage = (
+            f"{error}, after {whole} unpacked (byte {self._owner.place:,} of {self._owner.size:,} packed)"
+        )
 
 
 def _semicolons(header: str) -> bool:

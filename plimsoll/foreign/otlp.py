@@ -4,6 +4,7 @@ A file holds one export a line (the collector's file exporter) or one document. 
 span below another inference span is that request's retry, or the engine's own view of it, and is not counted twice.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
@@ -16,14 +17,19 @@ HELD: Final = 50_000
 """Spans kept back, in case the span above them comes later in the file."""
 INFERENCE: Final = frozenset({"chat", "text_completion", "generate_content", "embeddings", "inference"})
 """Values of gen_ai.operation.name that are requests to a model; others are tools, agents, retrieval, workflows."""
+_EXPORT: Final = re.compile(r'\s*\{\s*"resource(Spans|Logs|Metrics)"\s*:')
 _WAYS: Final = ("stringValue", "boolValue", "intValue", "doubleValue")
 
 
 def recognise(file: LogFile) -> str:
     """Why it is one; "" where it is not."""
-    if b'"resourceSpans"' in file.head[: 64 * 1024]:
-        return "it holds resourceSpans, as OTLP JSON does"
-    return ""
+    lines = [line for line in file.head_lines() if line.strip()]
+    if not lines or not lines[0].lstrip().startswith("{"):
+        return ""
+    kinds = [kind[1] for line in lines if (kind := _EXPORT.match(line))]
+    of_lines = "Spans" in kinds and 2 * len(kinds) > len(lines)  # fewer have strayed into another program's log
+    is_document = not file.is_lines() and b'"resourceSpans"' in file.head[: 64 * 1024]
+    return "it holds resourceSpans, as OTLP JSON does" if of_lines or is_document else ""
 
 
 def ending(cells: Cells) -> Ending | None:

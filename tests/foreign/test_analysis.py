@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -238,9 +239,53 @@ def test_bad_mappings_and_places(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds a log already"):
         analyse([path], tmp_path / "out")
     damaged = tmp_path / "y.csv.gz"
-    damaged.write_bytes(gzip.compress(b"arrived_at,e2e\n" + b"1,1\n" * 500)[:-12])
+    damaged.write_bytes(gzip.compress(b"arrived_at,e2e\n" + b"1,1\n" * 500)[:12])
     with pytest.raises(TraceError, match="is damaged"):
         analyse([damaged], tmp_path / "out2")
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
+@pytest.mark.parametrize("cut", [slice(None, -9), slice(None, 20_000)], ids=["without its end", "half"])
+def test_a_packed_file_that_is_cut_off_is_read_as_far_as_it_is_whole(tmp_path: Path, name: str, cut: slice) -> None:
+    dice = random.Random(1)
+    values = [(1000.0 + num, dice.randrange(1, 10**12) / 1e9) for num in range(5000)]
+    if name == "log.csv":
+        lines = ["arrived_at,e2e", *[f"{at},{e2e}" for at, e2e in values]]
+    else:
+        lines = [json.dumps({"arrived_at": at, "e2e": e2e}) for at, e2e in values]
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode())[cut])
+    (file,), rows = analysed(tmp_path, path)
+    assert [row.e2e for row in rows] == pytest.approx([e2e for _, e2e in values[: len(rows)]])
+    assert 1000 < file.num_kept <= 5000
+    assert left_out(file) == {
+        "is cut off where the packed file is damaged, and what followed is lost": (1, file.num_kept + 1)
+    }
+    num_lines = file.num_kept + (name == "log.csv")
+    assert any(
+        f"after {num_lines:,} lines" in note and f"of {path.stat().st_size:,} packed" in note for note in file.notes
+    )
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+    assert analyse([path], tmp_path / "whole").files[0].num_kept == 5000
+
+
+def test_a_packed_document_that_is_cut_off_is_none(tmp_path: Path) -> None:
+    dice = random.Random(1)
+    rows = [{"arrived_at": 1.0, "e2e": dice.random()} for _ in range(50_000)]
+    path = tmp_path / "log.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(rows).encode())[:-20_000])
+    with pytest.raises(TraceError, match=r"is damaged.*Compressed file ended"):
+        analyse([path], tmp_path / "out", mapping=read_map(["arrived_at=arrived_at", "e2e=e2e"]))
+
+
+@pytest.mark.parametrize("place", [0, 7, -1])
+def test_a_stray_export_does_not_make_spans_of_another_log(tmp_path: Path, place: int) -> None:
+    lines = gzip.decompress((EXAMPLES / "llama-server.log.gz").read_bytes()).decode().splitlines()
+    lines.insert(place % len(lines), json.dumps(samples.OTLP[0]))
+    (stray,), rows = analysed(tmp_path, samples.write(tmp_path, "server.log", lines))
+    whole = analyse([EXAMPLES / "llama-server.log.gz"], tmp_path / "whole").files[0]
+    assert (stray.format, stray.num_kept) == ("llama-server log", whole.num_kept)
+    assert len(rows) == whole.num_kept
 
 
 def test_tenants_beyond_the_bound_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

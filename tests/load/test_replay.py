@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -78,6 +79,17 @@ def test_two_processes_send_the_whole_trace_once(
             assert row["output_tokens"] == row["num_events"] == 5 + row["index"] % 7 == len(row["gaps"]) + 1
     sent = sorted((row["index"], row["scheduled_at"]) for row in seen)
     assert sent[-1][1] - sent[0][1] == pytest.approx(59 * 0.5 / 15, abs=1e-6)
+
+
+def test_a_dead_target_is_a_failure_and_says_how(trace: Path, senders: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        target = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        line = [sys.executable, "-m", "plimsoll", "replay", str(trace), "--target", target, "--tenants", str(senders)]
+        done = run([*line, "--model", "m", "--limit", "4", "--speed", "100", "--json"])
+    assert done.returncode == 1
+    assert done.stderr.startswith("plimsoll: no request got its answer: 4 unreachable")
+    assert json.loads(done.stdout)["total"]["outcomes"] == {"unreachable": 4}
 
 
 def test_same_seed_same_requests(trace: Path, senders: Path, engine: PacedEngine) -> None:
