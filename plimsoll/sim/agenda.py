@@ -1,7 +1,7 @@
 """What happens next: when each replica wakes, and a heap of rarer instants, ties by (time, priority, number, order)."""
 
 from heapq import heappop, heappush
-from math import inf
+from math import inf, isqrt
 from typing import Final
 
 REPLICA: Final = 0  # what engines have done by an instant is known before anything else at that instant
@@ -12,8 +12,6 @@ RECOVERY: Final = 4  # and comes up again, empty
 TIMER: Final = 5  # the governor's own
 CHECKED: Final = 6  # plugins have looked at a request: it arrives
 ARRIVAL: Final = 7  # last: it finds the world as it is
-
-_BLOCK: Final = 16
 
 
 class Agenda:
@@ -51,7 +49,8 @@ class Wakes:
         self.next_at = inf  # the earliest …
         self.next_number = 0  # … and whose it is: the lowest of those that tie
         self._at = [inf] * num
-        self._num_blocks = -(-num // _BLOCK)
+        self._size = max(1, isqrt(num))  # of a block
+        self._num_blocks = -(-num // self._size)
         self._earliest = [inf] * self._num_blocks
         self._whose = [0] * self._num_blocks
 
@@ -61,7 +60,7 @@ class Wakes:
         if instants[number] == at:
             return
         instants[number] = at
-        block = number // _BLOCK
+        block = number // self._size
         earliest, whose = self._earliest[block], self._whose[block]
         if at < earliest or (at == earliest and number < whose):
             earliest, whose = at, number
@@ -77,9 +76,9 @@ class Wakes:
 
     def _earliest_of(self, block: int) -> tuple[float, int]:
         """The earliest of a block and whose it is, looked for among all."""
-        instants, first = self._at, block * _BLOCK
+        instants, first = self._at, block * self._size
         earliest, whose = inf, first
-        for other in range(first, min(first + _BLOCK, len(instants))):
+        for other in range(first, min(first + self._size, len(instants))):
             if instants[other] < earliest:
                 earliest, whose = instants[other], other
         return earliest, whose

@@ -82,7 +82,7 @@ class Replica(Engine):
         if self._steady:
             return self._ends_at(self._last_of_run() - self.batch.num_steps)
         if self.batch.partial is None:
-            return self._ends_at(1)
+            return self._origin + (self._start + self._gap)
         if self._quiet_at <= self._origin + self._start:
             due = self._due.next_step()
             self._quiet_at = self._origin + quiet_until(self.batch, self._steps, self._start, self._gap, due)
@@ -90,11 +90,11 @@ class Replica(Engine):
 
     def step_ends_at(self) -> float:
         """When the step that runs now ends; inf when idle."""
-        return self._ends_at(1) if self._busy else inf
+        return self._origin + (self._start + self._gap) if self._busy else inf
 
     def advance(self, until: float) -> list[Output]:
         """End all steps that end by `until`; what they brought, in order."""
-        while self._busy and self._ends_at(1) <= until:
+        while self._busy and self._origin + (self._start + self._gap) <= until:
             if self._steady:
                 self._jump(until)
             else:
@@ -171,7 +171,7 @@ class Replica(Engine):
 
     def _ends_at(self, num: int) -> float:
         """When the `num`-th step from the one that runs now on ends, in a steady run."""
-        return self._origin + (self._start + (num * self._gap + self._growth * (num * (num - 1) / 2)))
+        return self._origin + (self._start + (num * self._gap + self._growth * (num * (num - 1) * 0.5)))
 
     def _end_step(self) -> None:
         end = self._start + self._gap
@@ -189,7 +189,7 @@ class Replica(Engine):
         batch, last = self.batch, self._last_of_run()
         num = self._num_by(until, last - batch.num_steps)
         self._note_steps(num)
-        end = self._start + (num * self._gap + self._growth * (num * (num - 1) / 2))
+        end = self._start + (num * self._gap + self._growth * (num * (num - 1) * 0.5))
         if batch.num_steps + num == last:
             batch.run_on(num - 1)
             batch.end_steps(1)

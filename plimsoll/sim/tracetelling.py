@@ -71,7 +71,7 @@ class Telling:
         self._duration = duration
         self._purpose = f"trace {number}"
         self._number = number
-        self._chances: list[list[float]] = []
+        self._chances: list[list[float]] = []  # of a block of rows: whose each is, and whether it is sent
         self._instants: list[float] = []
         senders = trace.senders or tuple([Sender(name, of=name) for name in trace.names])
         self._named = {sender.of: Sending(sender, model) for sender in senders if sender.of}
@@ -86,10 +86,9 @@ class Telling:
             while waiting and waiting[0][0] <= at:
                 yield heappop(waiting)[2]
             if index % ROWS == 0:
-                self._chances = stream(self._seed, self._purpose, index // ROWS).random((ROWS, 2)).tolist()
-            who, whether = self._chances[index % ROWS]
-            sender = self._sender(row, who)
-            num = 1 if sender.rate == 1.0 else _num_of(sender.rate, whether)
+                self._chances = stream(self._seed, self._purpose, index // ROWS).random((ROWS, 2)).T.tolist()
+            sender = self._sender(row, self._chances[0][index % ROWS])
+            num = 1 if sender.rate == 1.0 else _num_of(sender.rate, self._chances[1][index % ROWS])
             if num > 0:
                 yield self._arrival(at, row, sender, 0)
             for copy in range(1, num):
