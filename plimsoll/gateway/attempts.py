@@ -16,6 +16,7 @@ from plimsoll.governor.events import Endpoint
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.timing import TokenClock
 
+NO_DRAFTS: Final = "speculative.n_max"  # llama.cpp's: so many tokens may be drafted for the request
 OUR_ID: Final = b"x-plimsoll-request-id"
 ASKS_FOR_USAGE: Final = frozenset({Endpoint.CHAT, Endpoint.COMPLETIONS})  # the others' streams always tell it
 CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key", b"cookie"})  # ours, not the engine's
@@ -56,7 +57,9 @@ class Attempts:
         streaming = body is not None and body.streaming
         hide_usage = streaming and flight.endpoint in ASKS_FOR_USAGE and body is not None and not body.wants_usage
         model = self._model(flight, dispatch)
-        changed = hide_usage or model or dispatch.max_output_tokens or dispatch.priority is not None
+        changed = (
+            hide_usage or model or dispatch.max_output_tokens or dispatch.priority is not None or not dispatch.drafts
+        )
         shown_id = b"req-%016x" % flight.request_id
         client_id = labels.client_request_id
         add_headers: Headers = (
@@ -124,6 +127,8 @@ def patched(flight: Flight, dispatch: Dispatch, model: str, *, ask_for_usage: bo
         data = patches.put(data, "priority", b"%d" % dispatch.priority)
     if dispatch.max_output_tokens and body.cap_name:
         data = patches.put(data, body.cap_name, b"%d" % dispatch.max_output_tokens)
+    if not dispatch.drafts and body.cap_name:
+        data = patches.put(data, NO_DRAFTS, b"0")
     if model and model != body.model:
         data = patches.put(data, "model", msgspec.json.encode(model))
     return None if data is original else data

@@ -15,12 +15,20 @@ class Details(msgspec.Struct):
     cached_tokens: Count | None = None
 
 
+class OutputDetails(msgspec.Struct):
+    """What a usage object says of its output tokens: those that were predicted, by OpenAI's names."""
+
+    accepted_prediction_tokens: Count | None = None
+    rejected_prediction_tokens: Count | None = None
+
+
 class Counts(msgspec.Struct):
     """The union of OpenAI's chat and responses and Anthropic's messages."""
 
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
     prompt_tokens_details: Details | None = None
+    completion_tokens_details: OutputDetails | None = None
     input_tokens: Count | None = None
     output_tokens: Count | None = None
     input_tokens_details: Details | None = None

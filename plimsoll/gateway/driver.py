@@ -156,7 +156,7 @@ class Driver:
         self._send(
             RequestFinished(
                 end.at, flight.request_id, end.outcome, end.reason, timing, prompt_tokens, timing.num_tokens,
-                usage.cached_tokens, end.phase, *end.engine_path, *end.client_path,
+                usage.cached_tokens, end.phase, *end.engine_path, *end.client_path, *usage.drafts,
             )
         )  # fmt: skip
 

@@ -140,10 +140,15 @@ Path = tuple[float | None, int | None]
 NO_PATH: Final[Path] = (None, None)
 
 
+Drafts = tuple[int | None, int | None]
+"""Tokens that a draft guessed for an answer, and how many of them were accepted, as the engine told."""
+NO_DRAFTS: Final[Drafts] = (None, None)
+
+
 class Usage:
     """Token counts as the engine told them; None is "did not say", which is not zero."""
 
-    __slots__ = ("cached_tokens", "output_tokens", "prompt_tokens")
+    __slots__ = ("cached_tokens", "drafts", "output_tokens", "prompt_tokens")
 
     def __init__(
         self, prompt_tokens: int | None = None, output_tokens: int | None = None, cached_tokens: int | None = None
@@ -151,6 +156,7 @@ class Usage:
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
+        self.drafts: Drafts = NO_DRAFTS
 
 
 class Ended:

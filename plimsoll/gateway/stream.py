@@ -12,7 +12,7 @@ import re
 from typing import Final, NamedTuple
 
 from plimsoll.gateway.hands import Usage
-from plimsoll.gateway.usage import last_usage, read_usage
+from plimsoll.gateway.usage import last_usage, read_drafts, read_usage
 from plimsoll.governor.events import Endpoint
 
 MAX_EVENT: Final = 1024 * 1024  # bytes of one event that are held; what is longer passes as it comes
@@ -57,6 +57,7 @@ class EventScanner:
     """One stream. `feed` returns what to pass on now and sets `new_tokens`; `finish` returns the rest."""
 
     __slots__ = (
+        "_drafts",
         "_final",
         "_first_usage",
         "_hide_usage",
@@ -86,6 +87,7 @@ class EventScanner:
         self._tail_size = 0
         self._first_usage = b""
         self._last_usage = b""
+        self._drafts = b""  # the last event that tells usage, where it tells of drafts too
         self.held: list[bytes] = []  # the final event and what follows it
         self.saw_final = False
         self.error: int | None = None  # the engine put an error into the stream: its code, 0 where it gave none
@@ -125,7 +127,10 @@ class EventScanner:
 
     def usage(self) -> Usage:
         """What the stream said of its token counts so far."""
-        return read_usage(self._first_usage, self._last_usage)
+        usage = read_usage(self._first_usage, self._last_usage)
+        if self._drafts:
+            read_drafts(usage, self._drafts)
+        return usage
 
     def _rejoin(self, data: bytes) -> bytes | None:
         """What was kept with what came, where an event may have ended; None while it surely goes on."""
@@ -216,6 +221,8 @@ class EventScanner:
             return False
         self._first_usage = self._first_usage or found
         self._last_usage = found
+        if payload.find(b"draft_") >= 0:
+            self._drafts = payload
         return num == 0 and _NO_CHOICES.search(payload) is not None
 
     def _note_error(self, payload: bytes) -> None:

@@ -13,6 +13,8 @@ from plimsoll.gateway.counts import Counts
 from plimsoll.gateway.hands import Usage
 
 USAGE: Final = re.compile(rb'"usage"\s*:\s*(?=\{)')
+DRAFTED: Final = re.compile(rb'"(?:num_draft_tokens|draft_n)"\s*:\s*(\d{1,9})(?![\d.eE])')
+ACCEPTED: Final = re.compile(rb'"(?:num_accepted_draft_tokens|draft_n_accepted)"\s*:\s*(\d{1,9})(?![\d.eE])')
 KEPT_HEAD: Final = 64 * 1024  # bytes kept from the start of a long body: llama.cpp's embeddings tell usage first
 KEPT_TAIL: Final = 64 * 1024  # and from its end, where all others tell it
 
@@ -49,6 +51,13 @@ def read_usage(*objects: bytes) -> Usage:
     return usage
 
 
+def read_drafts(usage: Usage, data: bytes) -> None:
+    """Tokens drafted and accepted, as vLLM (`metrics.speculative_decoding`) and llama.cpp (`timings`) tell them."""
+    drafted, accepted = DRAFTED.search(data), ACCEPTED.search(data)
+    if drafted is not None and accepted is not None:
+        usage.drafts = (int(drafted[1]), int(accepted[1]))
+
+
 def _merge(usage: Usage, raw: bytes) -> None:
     try:
         counts = _decoder.decode(raw)
@@ -61,6 +70,9 @@ def _merge(usage: Usage, raw: bytes) -> None:
     usage.prompt_tokens = prompt if prompt is not None else usage.prompt_tokens
     usage.output_tokens = output if output is not None else usage.output_tokens
     usage.cached_tokens = cached if cached is not None else usage.cached_tokens
+    if (told := counts.completion_tokens_details) is not None and told.accepted_prediction_tokens is not None:
+        accepted = told.accepted_prediction_tokens
+        usage.drafts = (accepted + (told.rejected_prediction_tokens or 0), accepted)
 
 
 def _anthropic_prompt(counts: Counts) -> int | None:
@@ -95,4 +107,8 @@ class BodyEnds:
     def usage(self) -> Usage:
         """What the body said."""
         parts = self._head + self._tail
-        return read_usage(last_usage(parts[0] if len(parts) == 1 else b"".join(parts)))
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        usage = read_usage(last_usage(body))
+        if body.find(b"draft_") >= 0:
+            read_drafts(usage, body)
+        return usage

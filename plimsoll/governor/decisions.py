@@ -50,6 +50,7 @@ class Dispatch(Struct, frozen=True, gc=False, tag=True):
     degraded: str = ""  # what was taken from it; "": nothing
     attempt: int = 1
     prefill: str = ""  # the engine that computes the prompt first; "": the replica does
+    drafts: bool = True  # False: ask the engine not to guess tokens for it
 
 
 class Shed(Struct, frozen=True, gc=False, tag=True):

@@ -19,9 +19,11 @@ from plimsoll.governor.saturation import holds
 from plimsoll.governor.shedding import Sheddable
 from plimsoll.governor.timers import Timers
 from plimsoll.governor.turns import earn_credit, next_for
+from plimsoll.policy.schedulingrules import Drafts
 from plimsoll.slo.outcome import Reason
 
 PLACES_LOOKED_AT: Final = 3  # replicas that one who comes while others wait is tried on
+_SWITCH: Final = Drafts.SWITCH
 _Dispatch: Final = Dispatch  # bound once: compiled code looks such names up by their text
 _FITS: Final = Reason.FITS
 _LENT: Final = Reason.LENT
@@ -191,6 +193,7 @@ class Dispatcher:
                 request.degraded,
                 request.attempts,
                 "" if request.prefiller is None or reason is Reason.HEDGED else request.prefiller.name,
+                request.drafts or pool.policy.speculation != _SWITCH,
             )
         )
 

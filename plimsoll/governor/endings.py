@@ -172,6 +172,10 @@ class Endings:
         pool.lanes[request.lane].correct(request, actual - request.charged)
 
     def _learn(self, pool: Pool, request: Request, end: Ending) -> None:
+        if end.draft_tokens is not None and end.accepted_tokens is not None:
+            self.register.acceptance.learn(
+                request.account.index, request.cause, request.replica_name, end.draft_tokens, end.accepted_tokens
+            )
         pool.lending.finished(request, end.at)
         if end.output_tokens > 0:
             request.account.outputs.lengths.add(max(1, end.output_tokens // request.num_choices))

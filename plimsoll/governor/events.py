@@ -168,6 +168,8 @@ class RequestFinished(Struct, frozen=True, gc=False, tag=True):
     engine_retransmits: int | None = None  # segments sent again to the engine meanwhile
     client_rtt: float | None = None
     client_retransmits: int | None = None
+    draft_tokens: int | None = None  # guessed for it by a draft; None: the engine did not say
+    accepted_tokens: int | None = None  # of these
 
 
 class ReplicaReport(Struct, frozen=True, gc=False):

@@ -7,20 +7,46 @@ from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
 from plimsoll.governor.saturation import holds
 from plimsoll.governor.tenants import Account
+from plimsoll.policy.matrix import in_order
 from plimsoll.policy.policy import Tier
+from plimsoll.policy.schedulingrules import Drafts
 
 
 def place(register: Register, request: Request, at: float) -> tuple[Pool | None, Refusal | None]:
     """The pool for it. Of the classes that its tier names the first that can take it now; where none can, the first."""
-    classes = classes_for(request.tier_queue.tier, request.account)
-    pool, refusal = place_of(register, request.model, request.prompt_tokens, classes)
-    if classes is None or pool is None or takes_now(pool, request, at):
+    pools = candidates(register, request)
+    pool, refusal = place_of(register, request.model, request.prompt_tokens, pools)
+    if pools is None or pool is None or takes_now(pool, request, at):
         return pool, refusal
-    for other in by_class(register.by_model[request.model], classes):
+    for other in pools:
         fitting = other.prompt_from <= request.prompt_tokens < other.prompt_below
         if other is not pool and fitting and other.has_hope() and takes_now(other, request, at):
             return other, None
     return pool, None
+
+
+def candidates(register: Register, request: Request) -> list[Pool] | None:
+    """The pools of its model that it may use, the one to try first first; None: all, as the policy names them.
+
+    By class, and of one class those first that draft as it should be drafted for.
+    """
+    pools = register.by_model.get(request.model)
+    if pools is None:
+        return None
+    classes = classes_for(request.tier_queue.tier, request.account)
+    if classes is not None:
+        pools = by_class(pools, classes)
+    acceptance = register.acceptance
+    if acceptance.rules is None:
+        return pools if classes is not None else None
+    request.drafts = not acceptance.keeps_from(request.account.index, request.cause)
+    unwanted = Drafts.OFF if request.drafts else Drafts.ON
+    if len(pools) == 1 or all(not pool.policy.speculation for pool in pools):
+        return pools if classes is not None else None
+    places = [0 if classes is None else in_order(classes, pool.policy.sla_class) for pool in pools]
+    mismatch = [pool.policy.speculation == unwanted for pool in pools]
+    order = sorted(range(len(pools)), key=lambda index: (places[index], mismatch[index], index))
+    return [pools[index] for index in order]
 
 
 def classes_for(tier: Tier, account: Account) -> tuple[str, ...] | None:

@@ -44,6 +44,24 @@ def classes_step(register: Register, request: Request, at: float) -> Told:
     return "classes", ", ".join(classes), why
 
 
+def drafts_step(register: Register, request: Request) -> Told:
+    """Whether it should be drafted for, by how much of what was drafted for its like was accepted."""
+    rules = register.acceptance.rules
+    if rules is None:
+        return None
+    ratio = register.acceptance.ratio(request.account.index, request.cause)
+    if ratio is None:
+        return "drafts", "wanted", "how many draft tokens of its like are accepted is not known yet"
+    wanted = ratio >= float(rules.below)
+    told = f"{ratio:.0%} of the tokens drafted for its like are accepted"
+    told += f"; below {float(rules.below):.0%} it is kept from drafts"
+    return (
+        "drafts",
+        "wanted" if wanted else "not wanted",
+        told + ("" if wanted else f", but for one in {rules.explore}"),
+    )
+
+
 def _told(pool: Pool, request: Request, at: float) -> str:
     state = "down" if not pool.has_hope() else "takes it now" if takes_now(pool, request, at) else "full"
     built = "" if pool.policy.built_for is None else f", built for {format_duration(pool.policy.built_for)}"

@@ -12,7 +12,7 @@ from plimsoll.governor.degradation import BATCH_OF_ONE
 from plimsoll.governor.events import RequestArrived
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.matrix import place
-from plimsoll.governor.pathplaces import classes_step, plugins_step
+from plimsoll.governor.pathplaces import classes_step, drafts_step, plugins_step
 from plimsoll.governor.placing import degrade, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
@@ -94,7 +94,7 @@ def look(register: Register, request: Request, at: float) -> Seen:
         return seen
     seen.note("tenant", account.name, f"weight {account.weight:g} in its tier, {account.num_open} requests open")
     _look_at_tier(register, request, seen)
-    for step in (plugins_step(register, request), classes_step(register, request, at)):
+    for step in (plugins_step(register, request), classes_step(register, request, at), drafts_step(register, request)):
         if step is not None:
             seen.note(*step)
     pool, refusal = place(register, request, at)

@@ -38,19 +38,17 @@ def by_class(pools: list[Pool], classes: tuple[str, ...]) -> list[Pool]:
 
 
 def place_of(
-    register: Register, model: str, prompt_tokens: int, classes: tuple[str, ...] | None = None
+    register: Register, model: str, prompt_tokens: int, allowed: list[Pool] | None = None
 ) -> tuple[Pool | None, Refusal | None]:
     """The pool that serves the model at that prompt length: one with a replica up where there are several.
 
-    `classes` of pools that may be used, in order; None: all.
+    `allowed` are the model's pools that may be used, in order; None: all.
     """
-    pools = register.by_model.get(model)
+    pools = register.by_model.get(model) if allowed is None else allowed
     if pools is None:
         return None, Refusal(Reason.UNKNOWN_MODEL, "known: " + ", ".join(sorted(register.by_model)))
-    if classes is not None:
-        pools = by_class(pools, classes)
-        if not pools:
-            return None, Refusal(Reason.UNKNOWN_MODEL, f"{model} is not for requests of this tier now")
+    if not pools:
+        return None, Refusal(Reason.UNKNOWN_MODEL, f"{model} is not for requests of this tier now")
     best: Pool | None = None
     for pool in pools:
         if not pool.prompt_from <= prompt_tokens < pool.prompt_below:

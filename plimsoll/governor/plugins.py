@@ -4,7 +4,7 @@ from plimsoll.governor.decisions import RunPlugins
 from plimsoll.governor.degradation import DROP_PLUGINS
 from plimsoll.governor.events import Criticality, RequestRead
 from plimsoll.governor.matrix import classes_for
-from plimsoll.governor.placing import place_of
+from plimsoll.governor.placing import by_class, place_of
 from plimsoll.governor.register import Register
 
 
@@ -24,8 +24,10 @@ def drops(register: Register, event: RequestRead) -> bool:
     """
     account = register.account(event.tenant)
     tier = register.tier_of(account.tenant, event.tier) if event.tier else account.own_tier
-    classes = None if tier is None else classes_for(tier.tier, account)
-    pool = place_of(register, event.model, event.prompt_tokens, classes)[0] or register.any_pool(event.model)
+    pools, classes = register.by_model.get(event.model), None if tier is None else classes_for(tier.tier, account)
+    if pools is not None and classes is not None:
+        pools = by_class(pools, classes)
+    pool = place_of(register, event.model, event.prompt_tokens, pools)[0] or register.any_pool(event.model)
     if pool is None or pool.ladder is None:
         return False
     level = pool.ladder.level

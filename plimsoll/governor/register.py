@@ -10,6 +10,7 @@ from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.rules import Rules
+from plimsoll.governor.speculating import Acceptance
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue
 from plimsoll.policy.policy import Policy, Tenant, Tier
@@ -32,6 +33,7 @@ class Register:
         self.by_replica: dict[str, list[tuple[Pool, Replica]]] = {}
         self.prefillers: dict[str, Prefiller] = {}  # a URL belongs to one pool
         self.sizings: list[PoolSizing] = []  # pools that lend each other replicas
+        self.acceptance = Acceptance()  # of draft tokens
         self._months: dict[str, Month] = {}
 
     def apply(self, policy: Policy, at: float) -> list[Request]:
@@ -44,6 +46,7 @@ class Register:
         counters = [[lane.counters() for lane in pool.lanes] for pool in self.pools]
         lanes_before = [tier.name for tier in self.ranked]
         self.policy = policy
+        self.acceptance.rules = policy.scheduling.speculation
         self._apply_tiers(policy)
         self._apply_tenants(policy, at)
         self._apply_pools(policy)

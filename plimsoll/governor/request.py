@@ -84,6 +84,7 @@ class Request:
         self.token_estimate = 0  # taken from the tenant's tokens per minute
         # what is taken from it
         self.degraded = ""  # in words, for its row and its client
+        self.drafts = True  # False: its engine should not guess tokens for it
         self.sent_model = ""  # "": what it asked for
         # where it waits
         self.class_number = 0  # within its tenant's turns
@@ -108,8 +109,7 @@ class Request:
         self.prompt_ahead = 0  # … and those of all before it and itself at dispatch
         self.holders: Holders | None = None  # who holds its prefix, while it is being routed
         self.cached_estimate = 0  # prompt tokens that the replica should hold already
-        self.predicted_ttft = 0.0  # s after dispatch; 0: not predicted
-        self.predicted_itl = 0.0
+        self.predicted_ttft = self.predicted_itl = 0.0  # s after dispatch; 0: not predicted
         self.charged = 0.0  # on the tenant's virtual counter
         self.dispatched_at = 0.0
         self.first_token_at = 0.0

@@ -59,6 +59,8 @@ class Ending:
         self.engine_retransmits: int | None = None
         self.client_rtt: float | None = None
         self.client_retransmits: int | None = None
+        self.draft_tokens: int | None = None
+        self.accepted_tokens: int | None = None
 
     def tpot(self) -> float:
         """Seconds a token after the first; 0.0 where that is not known."""
@@ -80,7 +82,7 @@ def ending_of(event: RequestFinished) -> Ending:
     # fmt: off
     (
         at, request_id, outcome, reason, timing, prompt_tokens, output_tokens, cached_tokens, phase,
-        engine_rtt, engine_retransmits, client_rtt, client_retransmits,
+        engine_rtt, engine_retransmits, client_rtt, client_retransmits, draft_tokens, accepted_tokens,
     ) = _astuple(event)
     # fmt: on
     end = Ending(at, outcome, reason, phase)
@@ -92,6 +94,7 @@ def ending_of(event: RequestFinished) -> Ending:
     end.prompt_tokens, end.output_tokens, end.cached_tokens = prompt_tokens, output_tokens, cached_tokens
     end.engine_rtt, end.engine_retransmits = engine_rtt, engine_retransmits
     end.client_rtt, end.client_retransmits = client_rtt, client_retransmits
+    end.draft_tokens, end.accepted_tokens = draft_tokens, accepted_tokens
     return end
 
 

@@ -106,6 +106,7 @@ class TenantState(Struct, frozen=True):
     output_median: float | None  # tokens a choice
     output_high: float | None  # … and their high quantile, by which is reserved
     healthy: bool = False  # a budget of its is known to be healthy, and none to be less
+    draft_acceptance: float | None = None  # of tokens drafted for it, those accepted; None: not known
 
 
 class QueueState(Struct, frozen=True):
@@ -163,7 +164,7 @@ def take(register: Register, *, draining: bool, at: float, with_accounts: bool) 
         tuple([queue for pool in pools for queue in _queues(pool)]),
         tuple([_counts(counts) for account in accounts for counts in account.counts.values()]),
         tuple([RuleState(rule.kind, rule.name, rule.num_faults, rule.last_fault) for rule in register.rules.all()]),
-        tuple([_tenant(account, at) for account in accounts if account.known]),
+        tuple([_tenant(register, account, at) for account in accounts if account.known]),
     )
 
 
@@ -202,7 +203,7 @@ def _sizing(sizing: PoolSizing) -> SizingState:
     )  # fmt: skip
 
 
-def _tenant(account: Account, at: float) -> TenantState:
+def _tenant(register: Register, account: Account, at: float) -> TenantState:
     return TenantState(
         account.name,
         account.num_open,
@@ -217,6 +218,7 @@ def _tenant(account: Account, at: float) -> TenantState:
         account.outputs.median.middle(),
         account.outputs.high.upper(),
         account.healthy,
+        register.acceptance.ratio(account.index, ""),
     )
 
 

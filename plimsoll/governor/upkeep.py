@@ -37,12 +37,14 @@ class Upkeep:
 
     def replicas_reported(self, event: ReplicasReported) -> None:
         """Health, capacity and state, as the replicas say."""
-        prefillers = self._register.prefillers
+        prefillers, acceptance = self._register.prefillers, self._register.acceptance
         for report in event.reports:
             if prefillers and (prefiller := prefillers.get(report.replica)) is not None:
                 prefiller.reported(report)
             for pool, replica in self._register.by_replica.get(report.replica, []):
                 pool.reported(replica, report)
+                if acceptance.rules is not None and report.engine is not None:
+                    acceptance.reported(replica, report.engine.draft_tokens, report.engine.accepted_tokens)
                 if replica.pending_prompt:
                     replica.forget_prompts(event.at - PROMPT_PATIENCE)
         for pool in self._register.pools:

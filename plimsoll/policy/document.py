@@ -21,13 +21,14 @@ from plimsoll.policy.policy import (
     Hedging,
     Order,
     Policy,
+    Pool,
     RoutingRule,
     Scheduling,
     StorageRules,
     Timeouts,
 )
 from plimsoll.policy.pools import ProfileCheck, read_pools
-from plimsoll.policy.schedulingrules import RequestClass, SaturationRule
+from plimsoll.policy.schedulingrules import RequestClass, SaturationRule, SpeculationRules
 from plimsoll.policy.section import Faults, Section, compose
 from plimsoll.policy.servicerules import read_service
 from plimsoll.policy.tenants import read_tenants
@@ -40,6 +41,7 @@ _LARGEST: Final = 16 * 1024 * 1024
 """Bytes; a policy of ten thousand tenants has two million."""
 
 _SCHEDULING, _CLASS, _HEDGING = Scheduling(), RequestClass(""), Hedging()
+_SPECULATION: Final = SpeculationRules()
 _GATEWAY, _TIMEOUTS = GatewayRules(), Timeouts()
 
 
@@ -96,7 +98,8 @@ def known_keys() -> list[str]:
     faults = Faults()
     whole = "service: {}\ntiers: [{objectives: [{}], run: {}, classes: {}}]\ntenants: [{limits: {adapt: {}}}]\n"
     whole += "pools: [{tls: {}, adaptive: {}, exporters: {}}]\nbudget: {exceptions: [{}], changes: [{}]}\n"
-    whole += "alerts: {channels: [{}]}\ndegradation: {when: {}}\nscheduling: {classes: [{}], hedging: {}}\n"
+    whole += "alerts: {channels: [{}]}\ndegradation: {when: {}}\n"
+    whole += "scheduling: {classes: [{}], hedging: {}, speculation: {}}\n"
     top = compose(whole + "gateway: {timeouts: {}}\nstorage: {}\nplugins: [{settings: {}}]\n", faults)
     if top is not None:
         _read(top, "")
@@ -119,7 +122,7 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
         alerts=read_alerts(top),
         degradation=read_degradation(top, pools, plugins),
         plugins=plugins,
-        scheduling=_read_scheduling(top),
+        scheduling=_read_scheduling(top, pools),
         gateway=_read_gateway(top),
         storage=_read_storage(top),
         version=version,
@@ -129,7 +132,7 @@ def _read(top: Section, version: str, profile_check: ProfileCheck | None = None)
     return policy
 
 
-def _read_scheduling(top: Section) -> Scheduling:
+def _read_scheduling(top: Section, pools: tuple[Pool, ...]) -> Scheduling:
     if top.is_text("scheduling"):
         name = top.text("scheduling")
         if name and name not in presets.PRESETS:
@@ -155,6 +158,7 @@ def _read_scheduling(top: Section) -> Scheduling:
         saturation=section.choice("saturation", SaturationRule, _SCHEDULING.saturation),
         classes=_read_classes(section),
         hedging=_read_hedging(section.section("hedging")),
+        speculation=_read_speculation(section.section("speculation"), pools),
         retries=section.whole("retries", _SCHEDULING.retries, least=0, most=10),
     )
     section.done()
@@ -190,6 +194,19 @@ def _read_hedging(section: Section | None) -> Hedging | None:
     section.done()
     if rules.budget > _HEDGING.budget:
         section.fault("budget", f"must be at most {float(_HEDGING.budget):.0%}: more would slow down everybody")
+    return rules
+
+
+def _read_speculation(section: Section | None, pools: tuple[Pool, ...]) -> SpeculationRules | None:
+    if section is None:
+        return None
+    rules = SpeculationRules(
+        below=section.ratio("below", _SPECULATION.below, above=Fraction(0), below_one=True),
+        explore=section.whole("explore", _SPECULATION.explore, least=2, most=1_000_000),
+    )
+    section.done()
+    if pools and not any(pool.speculation for pool in pools):
+        section.faults.warn(section.path, section.line, "no pool says whether it drafts", "pools[].speculation")
     return rules
 
 

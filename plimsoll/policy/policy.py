@@ -13,7 +13,7 @@ from plimsoll.policy.knownchange import KnownChange
 from plimsoll.policy.matrix import TierClasses
 from plimsoll.policy.objective import Objective, RunObjective
 from plimsoll.policy.plugins import Plugin
-from plimsoll.policy.schedulingrules import RequestClass, SaturationRule
+from plimsoll.policy.schedulingrules import RequestClass, SaturationRule, SpeculationRules
 
 
 class UpstreamTrust(StrEnum):
@@ -127,6 +127,7 @@ class Pool(Struct, frozen=True):
     prefill_from: int = 0  # prompt tokens from which that is worth the way
     engine_priority: bool = False  # the engine schedules by `priority`: the tier's rank goes along
     exporters: Exporters = Exporters()
+    speculation: str = ""  # on | off | switch: whether its engines draft; "": not said
     sla_class: str = ""  # by which tiers name it; "": every tier may use it, after those that it names
     built_for: float | None = None  # s to a first token that pools of its class are built for
     quality: float | None = None  # of its model's answers, on any scale; None: not said
@@ -229,6 +230,7 @@ class Scheduling(Struct, frozen=True):
     saturation: SaturationRule = SaturationRule.RESERVED
     classes: tuple[RequestClass, ...] = ()  # what no class names has weight 1
     hedging: Hedging | None = None  # None: nobody is asked twice
+    speculation: SpeculationRules | None = None  # None: drafts are not looked at
     retries: int = 2  # further attempts, only while no byte has reached the client
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from plimsoll.policy.beside import EngineTls, Exporters
 from plimsoll.policy.policy import Pool
 from plimsoll.policy.poolsharing import check_sharing, read_adaptive
+from plimsoll.policy.schedulingrules import Drafts
 from plimsoll.policy.section import Section
 from plimsoll.policy.tiers import read_name
 from plimsoll.units import format_tokens, parse_tokens
@@ -76,6 +77,7 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         prefill_from=section.whole("prefill_from", 0, least=0, parse=parse_tokens),
         tls=_read_tls(section),
         exporters=_read_exporters(section),
+        speculation=section.choice("speculation", Drafts, ""),
         sla_class=section.text("sla_class"),
         built_for=section.duration("built_for", None),
         quality=_read_quality(section),
@@ -91,6 +93,10 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         section.fault("prefill", f"{pool.engine} has no such protocol", "engine: vllm, started with a KV connector")
     if pool.prefill_from and not pool.prefill:
         section.fault("prefill_from", "no engine computes prompts apart", "give prefill too")
+    if pool.speculation == Drafts.SWITCH and section.has("engine") and pool.engine != Engine.LLAMACPP:
+        section.fault(
+            "speculation", f"{pool.engine} has no such switch in a request", "on or off, by replicas of a pool"
+        )
     _check_capacity(section, pool)
     if pool.max_context is not None and (pool.max_prompt_tokens or pool.min_prompt_tokens) > pool.max_context:
         section.fault("max_context", f"{pool.max_context} tokens hold no prompt of this pool's range")

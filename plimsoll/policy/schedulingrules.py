@@ -14,6 +14,21 @@ class SaturationRule(StrEnum):
     REPORTED = "reported"  # what replicas say: their own queues and KV
 
 
+class Drafts(StrEnum):
+    """Whether a pool's engines guess tokens by a draft (speculative decoding)."""
+
+    ON = "on"
+    OFF = "off"
+    SWITCH = "switch"  # as each request asks
+
+
+class SpeculationRules(Struct, frozen=True):
+    """Whose requests are kept from drafts that would be wrong."""
+
+    below: Fraction = Fraction(3, 10)  # of the draft tokens accepted, as predicted
+    explore: int = 32  # one in so many is drafted all the same, so that a change is seen
+
+
 class RequestClass(Struct, frozen=True):
     """Kinds of requests that matter more or less to their tenant; they divide its turns by weight."""
 

@@ -77,6 +77,7 @@ def job_for(flight: Flight, decision: Dispatch, fleet: Fleet, number: int, tier:
     job.dice = int(flight.starts_at * _MICROSECONDS)  # differs from seed to seed
     job.priority = decision.priority or 0
     job.mark = decision.reserved_output_tokens
+    job.drafts = decision.drafts
     return job
 
 
@@ -84,6 +85,11 @@ def finished(  # noqa: PLR0917 - the parts of an ending
     job: Job, tokens: int, at: float, outcome: Outcome, reason: Reason, timing: Timing
 ) -> RequestFinished:
     """The event of its end."""
+    if outcome is _COMPLETED and job.num_guessed:
+        return RequestFinished(
+            at, job.id, outcome, reason, timing, job.prompt_tokens, tokens, job.cached_tokens,
+            draft_tokens=job.num_guessed, accepted_tokens=job.num_kept,
+        )  # fmt: skip
     if outcome is _COMPLETED:
         return bound.REQUEST_FINISHED(
             at, job.id, outcome, reason, timing, job.prompt_tokens, tokens, job.cached_tokens, _NO_PHASE

@@ -69,6 +69,9 @@ class Job:
         self.held = 0  # blocks that it has, where they are counted one by one
         self.guesses = 0  # of a draft, in the step that runs now
         self.num_verified = 0  # steps that verified guesses of it
+        self.drafts = True  # False: nothing is guessed for it
+        self.num_guessed = 0
+        self.num_kept = 0  # of these, those that were right
         # Notes of `gaptally.py`.
         self.thresholds: tuple[int, ...] = ()  # which of the tally's concern it, set by who submits it
         self.marks: list[list[object]] = (

@@ -34,6 +34,8 @@ class Drafting:
             kept += 1
         self.num_guessed += job.guesses
         self.num_kept += kept
+        job.num_guessed += job.guesses
+        job.num_kept += kept
         return kept
 
     def time(self, longest: int, total: int) -> float:

@@ -64,7 +64,7 @@ class StepBatch(Holding):
                 continue
             if job.state == DECODE:
                 left = job.output_tokens - job.generated
-                job.guesses = self.drafting.guesses(num_decoding, left) if self.drafting else 0
+                job.guesses = self.drafting.guesses(num_decoding, left) if self.drafting and job.drafts else 0
                 job.chunk = 1 + job.guesses
             else:
                 job.chunk = min(job.target - job.computed, self._budget())

@@ -51,7 +51,7 @@ def test_fields_are_read_in_the_order_of_the_values() -> None:
     )  # fmt: skip
     assert RequestFinished.__struct_fields__ == (
         "at", "request_id", "outcome", "reason", "timing", "prompt_tokens", "output_tokens", "cached_tokens", "phase",
-        "engine_rtt", "engine_retransmits", "client_rtt", "client_retransmits",
+        "engine_rtt", "engine_retransmits", "client_rtt", "client_retransmits", "draft_tokens", "accepted_tokens",
     )  # fmt: skip
     assert Timing.__struct_fields__[:7] == (
         "first_token_at", "last_token_at", "num_tokens", "itl_max", "sketches", "itl_bad", "client_stall",

@@ -123,11 +123,11 @@ def test_prompt_ranges_hold_within_the_order() -> None:
 
 def test_what_is_reserved_is_what_the_pool_that_takes_it_needs() -> None:
     """The first pool has a small context, so its answers are short: the other one's are counted anew."""
-    small = replace(POOLS[0], max_context=320, max_concurrency=1)
-    service = Service(policy((small, *POOLS[1:])), kv_blocks=100)
-    assert [pool_of(asked(service, at, "ada", output=0)) for at in (1, 2)] == ["big", "middle"]
-    pools = service.governor.snapshot(START + 3).pools
-    assert [pool.replicas[0].reserved for pool in pools] == [20, -(-(160 + 512) // 16), 0]
+    small = replace(POOLS[0], max_context=320)
+    service = Service(policy((small, *POOLS[1:])), kv_blocks=60)
+    assert [pool_of(asked(service, at, "ada", output=0)) for at in range(1, 5)] == [*["big"] * 3, "middle"]
+    pools = service.governor.snapshot(START + 5).pools
+    assert [pool.replicas[0].reserved for pool in pools] == [60, -(-(160 + 512) // 16), 0]
 
 
 def test_what_waits_is_placed_by_the_new_matrix() -> None:

@@ -16,6 +16,7 @@ from plimsoll.policy.matrix import TierClasses
 from plimsoll.policy.objective import Objective, Origin, Sli
 from plimsoll.policy.policy import Limits, Policy, UpstreamTrust
 from plimsoll.policy.presets import PRESETS, preset
+from plimsoll.policy.schedulingrules import SpeculationRules
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "policy.yaml"
 TEXT = EXAMPLE.read_text()
@@ -204,6 +205,8 @@ def test_one_mistake_one_message_at_its_place(old: str, new: str, path: str) -> 
 
 
 MORE = [
+    ("scheduling: {speculation: {below: 0%}}", "scheduling.speculation.below"),
+    ("scheduling: {speculation: {explore: 1}}", "scheduling.speculation.explore"),
     ("plugins: [{settings: {url: 'http://g/check'}}]", "plugins[0].name"),
     ("plugins: [{name: a}]", "plugins[0].settings"),
     ("plugins: [{name: a, settings: {key: GUARD}}]", "plugins[0].settings.url"),
@@ -281,6 +284,16 @@ def test_the_matrix_of_tiers_and_classes() -> None:
 def test_mistakes_in_the_matrix(old: str, new: str, path: str) -> None:
     assert old in MATRIX
     assert path in {fault.path for fault in faults_of(MATRIX.replace(old, new, 1))}
+
+
+def test_whether_a_pool_drafts() -> None:
+    told = SMALL.replace("engine: vllm", "engine: vllm, speculation: on") + "scheduling: {speculation: {below: 25%}}"
+    policy = document.parse(told)
+    assert (policy.pools[0].speculation, policy.scheduling.speculation) == ("on", SpeculationRules(Fraction(1, 4)))
+    switched = told.replace("speculation: on", "speculation: switch")
+    assert [fault.path for fault in faults_of(switched)] == ["pools[0].speculation"]
+    assert document.parse(switched.replace("vllm", "llamacpp")).pools[0].speculation == "switch"
+    assert [fault.path for fault in warnings_of(SMALL + "scheduling: {speculation: {}}")] == ["scheduling.speculation"]
 
 
 def test_an_alias_of_several_models_wants_classes_for_all_of_them() -> None:
