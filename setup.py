@@ -23,8 +23,8 @@ GOVERNOR = (
     "adapters admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
     "governor hedgebudget hedging keeping lifecycle limits lines matrix months outliers placing plugins pool "
     "poolsizing predicting preferring prefill prefiller prefilling prefixes promises promptfloors queueing register "
-    "replicas request routing saturation settlement shedding slotline speculating steady stepclock tenants tiers timers "
-    "turns upkeep"
+    "replicas request routing saturation settlement shedding slotline speculating steady stepclock tenants tiers "
+    "timers turns upkeep"
 )
 SIM = (
     "agenda asking batch bound checks chunks disaggregated due engine engines enginequeue fitting fleet flight gaps "

@@ -14,6 +14,7 @@ from plimsoll.engine import profiles
 from plimsoll.errors import Fault, ProfileError
 from plimsoll.policy.document import Examination, examine, read
 from plimsoll.policy.objective import Objective, Origin, Sli
+from plimsoll.policy.plugins import OnError, Plugin
 from plimsoll.policy.policy import Policy, Pool, Tier
 from plimsoll.units import format_count, format_duration, format_ratio, format_tokens
 
@@ -77,6 +78,7 @@ def promises(policy: Policy) -> list[str]:
         members = sum(tenant.tier == tier.name for tenant in policy.tenants)
         lines.append(f"tier {tier.name}: rank {tier.rank}, floor {format_ratio(tier.share)}, {_num(members, 'tenant')}")
         lines += [f"    {promise(objective)}" for objective in tier.promised]
+    lines += [_plugin_line(plugin) for plugin in policy.plugins]
     lines += [_pool_line(pool) for pool in policy.pools]
     for tenant in policy.tenants:
         limits = {name: getattr(tenant.limits, name) for name in tenant.limits.__struct_fields__}
@@ -97,6 +99,12 @@ def promise(objective: Objective) -> str:
     return f"{objective.name}: {format_ratio(objective.target)} of {objective.unit} {what}{since}{contract}"
 
 
+def _plugin_line(plugin: Plugin) -> str:
+    core = "" if plugin.core else ", left out under load"
+    failing = "refuses" if plugin.on_error is OnError.REFUSE else "lets pass"
+    return f"plugin {plugin.name}: {plugin.kind}, within {format_duration(plugin.timeout)}, else {failing}{core}"
+
+
 def _pool_line(pool: Pool) -> str:
     least, most = pool.min_prompt_tokens, pool.max_prompt_tokens
     span = "any prompt"
@@ -104,7 +112,10 @@ def _pool_line(pool: Pool) -> str:
         span = f"prompts of {format_tokens(least)} to below {format_tokens(most)} tokens"
     elif least:
         span = f"prompts of {format_tokens(least)} tokens and more"
-    return f"pool {pool.name}: {pool.model} on {_num(len(pool.replicas), 'replica')} of {pool.engine}, {span}"
+    sla_class = f", class {pool.sla_class}" if pool.sla_class else ""
+    return (
+        f"pool {pool.name}: {pool.model} on {_num(len(pool.replicas), 'replica')} of {pool.engine}, {span}{sla_class}"
+    )
 
 
 def _num(count: int, noun: str) -> str:

@@ -30,13 +30,15 @@ def candidates(register: Register, request: Request) -> list[Pool] | None:
 
     By class, and of one class those first that draft as it should be drafted for.
     """
+    acceptance = register.acceptance
+    classes = classes_for(request.tier_queue.tier, request.account)
+    if classes is None and acceptance.rules is None:
+        return None
     pools = register.by_model.get(request.model)
     if pools is None:
         return None
-    classes = classes_for(request.tier_queue.tier, request.account)
     if classes is not None:
         pools = by_class(pools, classes)
-    acceptance = register.acceptance
     if acceptance.rules is None:
         return pools if classes is not None else None
     request.drafts = not acceptance.keeps_from(request.account.index, request.cause)

@@ -23,6 +23,15 @@ def test_a_good_policy_is_told_and_exits_with_0() -> None:
     assert "\x1b" not in done.stdout  # colour on a terminal only
 
 
+def test_plugins_and_classes_are_told(tmp_path: Path, inside: Inside) -> None:
+    path = tmp_path / "policy.yaml"
+    plugin = "{name: topic, core: false, on_error: pass, timeout: 200ms, settings: {url: 'http://127.0.0.1:9/t'}}"
+    path.write_text(SMALL.replace("engine: vllm", "engine: vllm, sla_class: fast") + f"plugins: [{plugin}]\n")
+    told = inside("check", str(path)).stdout
+    assert "plugin topic: http, within 200ms, else lets pass, left out under load" in told
+    assert "on 1 replica of vllm, any prompt, class fast" in told
+
+
 def test_faults_exit_with_1_and_are_all_shown(tmp_path: Path, inside: Inside) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(TEN_MISTAKES)

@@ -126,6 +126,7 @@ def test_a_fault_of_ours_meanwhile_ends_the_one_request(struck: type) -> None:
     assert world.governor.last(RequestRefused).reason is Reason.INTERNAL_ERROR
     assert exchange.answered is not None
     assert exchange.answered[0] == 500
+    assert world.driver._checking.flights == {}, "nothing of it is kept"
     world.governor.script = script
     other = world.send()
     world.hand.done[-1](Found(()))
