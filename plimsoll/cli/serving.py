@@ -24,6 +24,7 @@ from plimsoll.gateway.bookkeeping import EVERY as LOOK_EVERY
 from plimsoll.gateway.bookkeeping import Bookkeeping
 from plimsoll.gateway.clock import ClockWatch, wall_clock
 from plimsoll.gateway.feed import Feed
+from plimsoll.gateway.kvevents import check_installed as check_events
 from plimsoll.gateway.listening import cannot_listen
 from plimsoll.gateway.tls import ServingTls
 from plimsoll.governor.snapshot import Snapshot
@@ -70,6 +71,7 @@ def read_promise(settings: Settings) -> Promise:
     if examination.policy is None:
         raise PolicyError(str(settings.policy_file), list(examination.faults))
     policy = preset(examination.policy, settings.preset) if settings.preset else examination.policy
+    check_events(policy)
     loaded = profiles.of_policy(policy)
     warnings = tuple(str(fault) for fault in examination.warnings)
     for warning in warnings:

@@ -9,6 +9,7 @@ import os
 import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from plimsoll.engine.profile import EngineProfile
@@ -21,12 +22,13 @@ from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.feed import Feed
 from plimsoll.gateway.guard import Guard
 from plimsoll.gateway.hands import Clock
+from plimsoll.gateway.kvevents import KvEvents
 from plimsoll.gateway.listening import cannot_listen
 from plimsoll.gateway.probe import Prober
 from plimsoll.gateway.server import HttpServer
 from plimsoll.gateway.statekeeper import StateKeeper
 from plimsoll.gateway.tls import engine_contexts
-from plimsoll.governor.events import BudgetsReported, CapabilitiesReported, ReplicaReport
+from plimsoll.governor.events import BudgetsReported, CachesCleared, CapabilitiesReported, ReplicaReport
 from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.outcome import Reason
@@ -67,6 +69,8 @@ class App:
             self._chain.run,
         )
         channel = DirectChannel(self.governor)
+        self._loop = loop
+        self._channel = channel
         self.reported: Callable[[BudgetsReported | CapabilitiesReported], None] = channel.send  # the driver carries on
         self.driver = Driver(
             promise.policy,
@@ -80,6 +84,7 @@ class App:
         self.server = HttpServer(Guard(self.driver), promise.policy.gateway, clock)
         self.states = StateKeeper(journal, clock)
         self.prober = Prober(clock, self._replicas_reported)
+        self._kv_events = KvEvents(self._caches_cleared)
         self._probing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._speak_tls(engine_contexts(promise.policy))
@@ -95,6 +100,7 @@ class App:
         self.prober.take(self.driver.policy)
         self.prober.deliver()
         self._probing = asyncio.create_task(self.prober.run())
+        self._kv_events.take(self.driver.policy)
         return bound
 
     def unready(self) -> list[str]:
@@ -121,6 +127,7 @@ class App:
             self.server.rules = promise.policy.gateway
             self.prober.take(promise.policy)
             self.prober.deliver()
+            await asyncio.to_thread(self._kv_events.take, promise.policy)
             self._note_policy(promise.policy)
             for link in parted:
                 await link.retire()
@@ -140,6 +147,7 @@ class App:
 
     async def close(self) -> None:
         """Stop everything; the journal last."""
+        self._kv_events.close()
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
@@ -153,6 +161,11 @@ class App:
     def _replicas_reported(self, reports: tuple[ReplicaReport, ...]) -> None:
         self.driver.replicas_reported(reports)
         self.states.add(reports)
+
+    def _caches_cleared(self, replicas: tuple[str, ...]) -> None:
+        """Called in another thread."""
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            self._loop.call_soon_threadsafe(lambda: self._channel.send(CachesCleared(self.clock(), replicas)))
 
     def _speak_tls(self, contexts: Mapping[str, ssl.SSLContext]) -> None:
         self.server.upstreams.contexts = self.prober.contexts = contexts

@@ -246,6 +246,13 @@ class CapabilitiesReported(Struct, frozen=True, tag=True):
     replicas: tuple[ReplicaStalls, ...]
 
 
+class CachesCleared(Struct, frozen=True, tag=True):
+    """These replicas said that their prefix caches are empty, by a restart or because they were told to."""
+
+    at: float
+    replicas: tuple[str, ...]
+
+
 class PolicyChanged(Struct, frozen=True, tag=True):
     """A new policy was loaded and checked; `profiles` by the names that its pools use (known ones may be left out)."""
 
@@ -280,6 +287,7 @@ Event = (
     | ReplicasReported
     | BudgetsReported
     | CapabilitiesReported
+    | CachesCleared
     | PolicyChanged
     | DrainStarted
     | TimerFired

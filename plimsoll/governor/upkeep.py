@@ -7,6 +7,7 @@ from plimsoll.governor.endings import Endings
 from plimsoll.governor.events import (
     BudgetsReported,
     BudgetState,
+    CachesCleared,
     CapabilitiesReported,
     DrainStarted,
     Event,
@@ -59,6 +60,8 @@ class Upkeep:
             self.budgets_reported(event)
         elif isinstance(event, CapabilitiesReported):
             self.capabilities_reported(event)
+        elif isinstance(event, CachesCleared):
+            self.caches_cleared(event)
         elif isinstance(event, PolicyChanged):
             self.policy_changed(event)
         elif isinstance(event, DrainStarted):
@@ -69,6 +72,12 @@ class Upkeep:
         self._stalls = {each.replica: each.stall_ratio for each in event.replicas}
         for pool in self._register.pools:
             judge(pool, self._stalls)
+
+    def caches_cleared(self, event: CachesCleared) -> None:
+        """What was sent there before is held no longer; prompts on their way there are sent as new ones are."""
+        for name in event.replicas:
+            for pool, replica in self._register.by_replica.get(name, []):
+                pool.prefixes.forget(replica.bit)
 
     def budgets_reported(self, event: BudgetsReported) -> None:
         """Each report replaces the one before whole; risks that budgets had closed may be open again."""

@@ -130,6 +130,7 @@ class Pool(Struct, frozen=True):
     speculation: str = ""  # on | off | switch: whether its engines draft; "": not said
     sla_class: str = ""  # by which tiers name it; "": every tier may use it, after those that it names
     built_for: float | None = None  # s to a first token that pools of its class are built for
+    kv_events: tuple[str, ...] = ()  # ZeroMQ endpoints of the engines' KV cache events, one a replica
     quality: float | None = None  # of its model's answers, on any scale; None: not said
     adaptive: Adaptive | None = None  # None: it has its own replicas
     overrides: str = ""  # JSON: what differs from the profile, section by section; "" where nothing does

@@ -1,0 +1,106 @@
+"""KV cache events: both forms that engines send, and a real publisher; an emptied cache draws nobody."""
+
+import queue
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.gateway.kvevents import CacheWatch, KvEvents
+from plimsoll.policy.document import examine, parse
+from plimsoll.policy.policy import Policy, Pool
+
+STORED = ["BlockStored", [b"\x01" * 32, 77], None, [1, 2, 3, 4], 4, None, "GPU", None]
+REMOVED = ["BlockRemoved", [77], "GPU"]
+CLEARED = ["AllBlocksCleared"]
+NAMES = ("type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name")
+
+
+def batch(*events: list[Any], maps: bool) -> bytes:
+    """As older versions send it, or as newer ones do."""
+    if maps:
+        named = [dict(zip(NAMES, event, strict=False)) for event in events]
+        return msgspec.msgpack.encode({"ts": 1.5, "events": named, "data_parallel_rank": 0})
+    return msgspec.msgpack.encode([1.5, events, 0])
+
+
+@pytest.mark.parametrize("maps", [False, True])
+def test_only_a_clear_empties(maps: bool) -> None:
+    watch = CacheWatch()
+    assert not watch.cleared(0, batch(STORED, REMOVED, maps=maps))
+    assert watch.cleared(1, batch(STORED, CLEARED, STORED, maps=maps))
+    assert not watch.cleared(2, batch(maps=maps))
+
+
+def test_an_engine_that_was_started_again_is_empty() -> None:
+    watch = CacheWatch()
+    assert not watch.cleared(41, batch(STORED, maps=False))
+    assert not watch.cleared(45, batch(STORED, maps=False))  # some were lost: nothing follows from that
+    assert watch.cleared(0, batch(STORED, maps=False))
+    assert not watch.cleared(1, batch(STORED, maps=False))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", msgspec.msgpack.encode([1.0, [["Else"]]]), b"\x80", b"hello"])
+def test_what_is_no_batch_is_told(payload: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        CacheWatch().cleared(0, payload)
+
+
+def test_a_real_publisher_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    zmq = pytest.importorskip("zmq")
+    context = zmq.Context()
+    publisher = context.socket(zmq.PUB)
+    port = publisher.bind_to_random_port("tcp://127.0.0.1")
+    heard: queue.Queue[tuple[str, ...]] = queue.Queue()
+    listener = KvEvents(heard.put)
+    url, endpoint = "http://r1", f"tcp://127.0.0.1:{port}"
+    listener.take(Policy(pools=(Pool("chat", "m", "vllm", (url,), kv_events=(endpoint,)),)))
+    try:
+        deadline = time.monotonic() + 20.0
+        for sequence in range(10_000):  # a publisher tells nothing to who is not there yet
+            publisher.send_multipart((b"", sequence.to_bytes(8, "big"), batch(CLEARED, maps=sequence % 2 == 0)))
+            if not heard.empty() or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        assert heard.get(timeout=5.0) == (url,)
+        while not heard.empty():
+            heard.get()
+        publisher.send_multipart((b"", (20_000).to_bytes(8, "big"), batch(STORED, maps=True)))
+        publisher.send_multipart((b"", (20_001).to_bytes(8, "big"), b"\xc1"))
+        publisher.send_multipart((b"", (0).to_bytes(8, "big"), batch(STORED, maps=False)))  # a new process
+        assert heard.get(timeout=5.0) == (url,)
+        assert "cannot be read" in caplog.text
+    finally:
+        listener.close()
+        publisher.close(linger=0)
+        context.term()
+
+
+def test_an_endpoint_that_is_none_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("zmq")
+    listener = KvEvents(lambda replicas: None)
+    listener.take(Policy(pools=(Pool("chat", "m", "vllm", ("http://r1",), kv_events=("tcp://nonsense",)),)))
+    listener.close()
+    assert "cannot be had from tcp://nonsense" in caplog.text
+
+
+POOL = """
+plimsoll: 1
+tiers: [{name: gold, rank: 0}]
+tenants: [{name: acme, tier: gold}]
+pools: [{name: chat, model: m, engine: %s, replicas: ["http://r1", "http://r2"], kv_events: [%s]}]
+"""
+
+
+def test_the_policy_names_an_endpoint_a_replica() -> None:
+    (pool,) = parse(POOL % ("vllm", '"tcp://r1:5557", "tcp://r2:5557"')).pools
+    assert pool.kv_events == ("tcp://r1:5557", "tcp://r2:5557")
+
+
+@pytest.mark.parametrize(
+    ("engine", "endpoints"),
+    [("vllm", '"tcp://r1:5557"'), ("vllm", '"http://r1:5557", "tcp://r2:1"'), ("tgi", '"tcp://r1:1", "tcp://r2:1"')],
+)
+def test_what_cannot_be_listened_to_is_told(engine: str, endpoints: str) -> None:
+    assert any(fault.path.startswith("pools[0].kv_events") for fault in examine(POOL % (engine, endpoints)).faults)
