@@ -103,8 +103,8 @@ class Posting:
         taken: list[tuple[int, Entry]] = []
         for at, decided in batch.decisions:
             row = {"key": decided.key, "log": self._log, "at": at, "kind": decided.kind.value, "data": decided.data}
-            new = upsert(self._connection, decisions).on_conflict_do_nothing().values(row)
-            if self._connection.execute(new).rowcount == 1:
+            new = upsert(self._connection, decisions).on_conflict_do_nothing().values(row).returning(decisions.c.key)
+            if self._connection.execute(new).first() is not None:  # a count of rows is no answer of every database
                 taken += [(int(at // 60), entry) for entry in decided.entries]
         return taken
 

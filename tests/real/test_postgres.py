@@ -9,6 +9,9 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from plimsoll.errors import LedgerAway, SchemaTooNew, StorageError
+from plimsoll.ledger.decided import Decided, DecisionKind
+from plimsoll.ledger.entry import Entry, EntryKind
+from plimsoll.requestlog.codec import encode
 from plimsoll.storage.audit import audit
 from plimsoll.storage.batch import Batch
 from plimsoll.storage.datadir import DataDirectory
@@ -16,6 +19,7 @@ from plimsoll.storage.journal import Journal
 from plimsoll.storage.ledger import LedgerDatabase
 from plimsoll.storage.projections import Follower, Projections
 from plimsoll.storage.reader import read_rows
+from plimsoll.storage.rows import DECISION_NOTE
 from tests.real.postgres import Server, server
 from tests.storage.rows import NOVEMBER, POLICY, settle
 
@@ -121,6 +125,24 @@ def test_projections_and_rebuilding(
         post_all(books, logs[1], 100)
         assert books.balances() == truth
         assert not (logs[0].ledger).exists(), "nothing is kept beside it"
+
+
+def test_entries_of_decisions_are_booked_once(postgres: Server, tmp_path: Path) -> None:
+    """Loans that two gateways journal, one of them twice."""
+    url = postgres.database("decided")
+    loan = Entry(EntryKind.LOAN, "beta/ttft/part", "acme/ttft/borrowed:beta:ttft", 3, "2026-11")
+    decided = encode(Decided("pool/2026-11/ttft/1", DecisionKind.POOL, (loan,)))
+    with LedgerDatabase(url) as books:
+        for writer in (1, 2):
+            journal = Journal.open(tmp_path / str(writer), writer)
+            journal.policy(NOVEMBER, POLICY)
+            for _ in range(writer):
+                journal.note(NOVEMBER, DECISION_NOTE, decided)
+            journal.close()
+            post_all(books, journal.paths, 2)
+        assert books.balances()["acme/ttft/borrowed:beta:ttft", "2026-11"] == 3
+        for writer in (1, 2):
+            assert audit(DataDirectory(tmp_path / str(writer)), books).findings == ()
 
 
 def test_following_waits_for_the_database(postgres: Server, tmp_path: Path) -> None:
