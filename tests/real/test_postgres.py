@@ -21,6 +21,7 @@ from plimsoll.storage.projections import Follower, Projections
 from plimsoll.storage.reader import read_rows
 from plimsoll.storage.rows import DECISION_NOTE
 from tests.real.postgres import Server, server
+from tests.storage.budgetworld import END, World
 from tests.storage.rows import NOVEMBER, POLICY, settle
 
 pytestmark = pytest.mark.real
@@ -143,6 +144,26 @@ def test_entries_of_decisions_are_booked_once(postgres: Server, tmp_path: Path) 
         assert books.balances()["acme/ttft/borrowed:beta:ttft", "2026-11"] == 3
         for writer in (1, 2):
             assert audit(DataDirectory(tmp_path / str(writer)), books).findings == ()
+
+
+def test_a_months_budgets_are_the_same_as_in_sqlite(postgres: Server, tmp_path: Path) -> None:
+    """Loans, actions, the exchange at midnight and the close, decided from these books and booked in them."""
+    told = []
+    for name, url in (("sqlite", None), ("postgres", postgres.database("month"))):
+        world = World(tmp_path / name, ledger=url)
+        world.requests("acme", 5000, 10)
+        world.requests("beta", 5000, 120)
+        for at in (world.now, END - 120, END, END + 86_400):
+            world.now = max(world.now, at)
+            world.minute()
+            world.minute()
+        books = world.projections.books
+        assert audit(world.journal.paths, books).findings == ()
+        told.append((books.balances(), sorted(books.decisions()), world.told[-1].standings))
+        assert world.balance("acme/@concurrency/headroom", "2026-12") > 0
+        world.projections.close()
+        world.journal.close()
+    assert told[0] == told[1]
 
 
 def test_following_waits_for_the_database(postgres: Server, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ NOON = BEGIN + 10 * 86_400.0 + 43_200
 class World:
     """A gateway's journal, the process beside it, and a clock."""
 
-    def __init__(self, home: Path, begun: float = NOON) -> None:
+    def __init__(self, home: Path, begun: float = NOON, ledger: str | None = None) -> None:
         self.now = begun
         self.home = home
         self.journal = Journal.open(home, clock=lambda: self.now)
@@ -46,7 +46,7 @@ class World:
         self.told: list[BudgetsReported] = []
         self.capabilities: list[CapabilitiesReported] = []
         self.bookkeeping = Bookkeeping(Inbox(home), self.journal, lambda: self.now, self.hear)
-        self.projections = Projections(home)
+        self.projections = Projections(home, ledger)
         self.keeper = BudgetKeeper(self.journal.paths, self.projections.books)
 
     def hear(self, report: BudgetsReported | CapabilitiesReported) -> None:
