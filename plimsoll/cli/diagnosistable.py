@@ -123,6 +123,8 @@ def show_explanation(found: Explanation, zone: str, console: Console) -> None:
         console.print(f"Waited because of: {waited}.")
     if found.replica:
         console.print(f"Replica then: {found.replica_then}.")
+    for text in found.told:
+        console.print(f"{escape(text[0].upper() + text[1:])}.")
     if found.neighbours:
         beside = _table("request", "tenant", "prompt", "output", "together")
         for neighbour in found.neighbours:

@@ -1,6 +1,6 @@
 """One request on one screen: when what happened, where its time went, who was beside it, what it broke."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -12,8 +12,20 @@ from plimsoll.diagnosis.timeparts import HOW, PARTS
 from plimsoll.diagnosis.visits import Visits
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.requestlog.record import Record, format_request_id
+from plimsoll.units import format_duration
 
 MAX_NEIGHBOURS: Final = 8
+ALSO: Final = (
+    "session", "adapter", "prefill", "hedge", "plugins", "plugin_time", "prompt_entropy", "engine_rtt",
+    "engine_retransmits", "client_rtt", "client_retransmits",
+)  # fmt: skip
+"""Columns shown where a row has them."""
+HEDGES: Final = {
+    "won": "was first, and answered it",
+    "lost": "was later, and was left",
+    "failed": "failed",
+    "asked": "had shown no token when all ended",
+}
 
 
 class PartTime(Struct, frozen=True):
@@ -44,7 +56,10 @@ class Neighbour(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """All that the log tells of one request. `waited_for`: s of its waiting by the tenant whose requests it was for."""
+    """All that the log tells of one request. `waited_for`: s of its waiting by the tenant whose requests it was for.
+
+    `also` are columns of its row that not every row has (by name, s for times), `told` the same in sentences.
+    """
 
     request: str
     tenant: str
@@ -64,6 +79,8 @@ class Explanation(Struct, frozen=True):
     replica_then: str
     broke: tuple[str, ...]
     notes: tuple[str, ...]
+    also: dict[str, str | float] = {}
+    told: tuple[str, ...] = ()
 
 
 def explain(record: Record, visits: Visits, profiles: Mapping[str, EngineProfile]) -> Explanation:
@@ -104,6 +121,8 @@ def explain(record: Record, visits: Visits, profiles: Mapping[str, EngineProfile
         replica_then=_replica_then(record),
         broke=tuple(_broken(record)),
         notes=tuple(_notes(record, modelled=bool(parts.modelled[index]))),
+        also={name: value for name in ALSO if (value := getattr(record, name)) not in {None, ""}},
+        told=tuple(_told(record)),
     )
 
 
@@ -156,6 +175,29 @@ def _replica_then(record: Record) -> str:
     running = "?" if record.report_running is None else str(record.report_running)
     waiting = "?" if record.report_waiting is None else str(record.report_waiting)
     return f"{running} running, {waiting} waiting, {usage}, as it said {record.report_age:.1f} s before the dispatch"
+
+
+def _told(record: Record) -> Iterator[str]:
+    """What `also` says, in sentences; `console/sayings.json` knows each by its pattern."""
+    if record.session:
+        yield f"the run {record.session} (plimsoll runs)"
+    if record.adapter:
+        yield f"needs the adapter {record.adapter}"
+    if record.prefill:
+        yield f"its prompt was computed on {record.prefill} and handed over"
+    if record.hedge:
+        yield f"a second replica was asked beside the first: it {HEDGES.get(record.hedge, record.hedge)}"
+    if record.plugins:
+        yield f"plugins were asked: {record.plugins.replace(',', ', ')}"
+    if record.prompt_entropy is not None:
+        yield f"its prompt holds {record.prompt_entropy:.1f} bits a byte (little: it repeats itself)"
+    for side, rtt, again in (
+        ("engine", record.engine_rtt, record.engine_retransmits),
+        ("client", record.client_rtt, record.client_retransmits),
+    ):
+        if rtt is not None:
+            resent = "" if again is None else f", {again} segments sent again"
+            yield f"connection to the {side}: round trip {format_duration(rtt)}{resent}"
 
 
 def _broken(record: Record) -> list[str]:

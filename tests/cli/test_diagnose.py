@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from plimsoll.console.sayings import said
 from plimsoll.governor.decisions import Settle
 from plimsoll.requestlog.record import format_request_id
 from plimsoll.storage.journal import Journal
@@ -33,6 +34,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows.append(
             replace(row, dispatched_at=START + i + waited, client_request_id=f"mine-{i // 2}", kv_blocks_reserved=1)
         )
+    rows[151] = replace(
+        rows[151], session="night-build", prefill="http://prefill-1", hedge="won", prompt_entropy=3.25,
+        engine_rtt=0.0015, engine_retransmits=2, client_rtt=0.08, client_retransmits=0,
+    )  # fmt: skip
     for row in rows:
         journal.settle(Settle(row, ()))
     journal.flush()
@@ -80,6 +85,30 @@ def test_one_request_on_one_screen(home: Path, inside: Inside) -> None:
     text = inside("explain", str(home), ours).stdout
     for words in ("missed ttft", "gateway_queue", "80.0%", "measured", "dispatched"):
         assert words in text
+
+
+def test_columns_that_not_every_row_has_are_shown_where_they_are(home: Path, inside: Inside) -> None:
+    first = Journal.open(home.parent / "another", 1).next_request_id
+    ours, plain = format_request_id(first + 150), format_request_id(first + 149)
+    data = json.loads(inside("explain", str(home), ours, "--json").stdout)
+    assert data["also"] == {
+        "session": "night-build", "prefill": "http://prefill-1", "hedge": "won", "prompt_entropy": 3.25,
+        "engine_rtt": 0.0015, "engine_retransmits": 2, "client_rtt": 0.08, "client_retransmits": 0,
+    }  # fmt: skip
+    text = " ".join(inside("explain", str(home), ours).stdout.split())
+    for words in (
+        "The run night-build",
+        "computed on http://prefill-1",
+        "it was first, and answered it",
+        "3.2 bits a byte",
+        "to the engine: round trip 1.5ms, 2 segments sent again",
+        "to the client: round trip 80ms, 0 segments sent again",
+    ):
+        assert words in text
+    for sentence in data["told"]:
+        assert said(sentence, "zh") != sentence, "every sentence has its Chinese"
+    bare = json.loads(inside("explain", str(home), plain, "--json").stdout)
+    assert (bare["also"], bare["told"]) == ({}, [])
 
 
 def test_ids_that_name_none_or_several(home: Path, inside: Inside) -> None:
