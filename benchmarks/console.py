@@ -1,10 +1,11 @@
 """How fast the console is: 200 tenants and 30 days of history; the first page, other pages, how far behind it is.
 
-`python -m benchmarks.console [DAYS] [REQUESTS A DAY]`. Rows are those of a simulated incident, dealt to 200 tenants and
-repeated over the days up to now as Parquet files, one a day. How far behind: rows are written to the journal while the
-console goes on reading all else, and a client does what the page's script does, hear of news and ask for the page; a
-row's lag is the time from its flush until that page counts it. Times are of the wall clock: run it on a machine that
-does nothing else.
+`python -m benchmarks.console [DAYS] [REQUESTS A DAY] [cold=STARTS]`. Rows are those of a simulated incident, dealt to
+200 tenants and repeated over the days up to now as Parquet files, one a day. How far behind: rows are written to the
+journal while the console goes on reading all else, and a client does what the page's script does, hear of news and ask
+for the page; a row's lag is the time from its flush until that page counts it. `cold`: so many starts of a new process,
+each until the first page has its tails and its lead, and nothing else. Times are of the wall clock: run it on a machine
+that does nothing else.
 """
 
 import os
@@ -118,28 +119,46 @@ def lags(root: Path, url: str, like: Record, num: int = 60) -> list[float]:
     )
 
 
+def cold_start(root: Path) -> tuple[subprocess.Popen[str], str]:
+    """A new console that was asked for its first page until that has all it is to have; it and its address."""
+    line = [sys.executable, "-m", "plimsoll", "console", str(root), "--port", "0"]
+    began = time.perf_counter()
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    ready = process.stdout.readline() if process.stdout else ""
+    url = re.findall(r"http://\S+/", ready)[0]
+    asked = time.perf_counter()
+    took, text = fetch(url)
+    while 'id="tails"' in text and "tenant-" not in text:
+        time.sleep(0.02)
+        _, text = fetch(url)
+    tails = time.perf_counter()
+    while "data-lead" not in text and "No tenant is in danger" not in text:
+        time.sleep(0.02)
+        _, text = fetch(url)
+    lead = time.perf_counter()
+    print(
+        f"READY after {asked - began:.2f} s; then the first page answers after {took:.2f} s, has its tails after "
+        f"{tails - asked:.2f} s and its lead after {lead - asked:.2f} s; load average {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
+    return process, url
+
+
 def main() -> None:
-    numbers = [int(each) for each in sys.argv[1:]]
+    starts = [int(each.removeprefix("cold=")) for each in sys.argv[1:] if each.startswith("cold=")]
+    numbers = [int(each) for each in sys.argv[1:] if each.isdigit()]
     days, each = [*numbers, *(30, 100_000)[len(numbers) :]]
     with tempfile.TemporaryDirectory() as home:
         root = Path(home) / "data"
         like = history(root, days, each)
-        line = [sys.executable, "-m", "plimsoll", "console", str(root), "--port", "0"]
-        began = time.perf_counter()
-        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
-            ready = process.stdout.readline() if process.stdout else ""
-            url = re.findall(r"http://\S+/", ready)[0]
-            print(f"READY after {time.perf_counter() - began:.2f} s")
-            took, text = fetch(url)
-            print(f"first page, whatever is known: {took:.3f} s")
-            while 'id="tails"' in text and "tenant-" not in text:
-                time.sleep(0.1)
-                _, text = fetch(url)
-            print(f"first page with tails: {time.perf_counter() - began:.2f} s after the start of the process")
-            while "data-lead" not in text and "No tenant is in danger" not in text:
-                time.sleep(0.2)
-                _, text = fetch(url)
-            print(f"first page with its lead: {time.perf_counter() - began:.2f} s after the start of the process")
+        for _ in range(sum(starts)):
+            process, _ = cold_start(root)
+            process.terminate()
+            process.wait()
+        if starts:
+            return
+        process, url = cold_start(root)
+        with process:
             for path in (
                 "",
                 "tenants",
