@@ -1,6 +1,7 @@
 """`plimsoll console`: what Plimsoll knows, in a browser."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
+from plimsoll.cli.admintoken import read_token
 from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.options import DataDir, Json, Port
-from plimsoll.cli.watching import read_token
 from plimsoll.errors import UsageError
 from plimsoll.gateway.listening import cannot_listen
 
@@ -65,6 +66,7 @@ def console(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which drains and then ends this
     if admin and not admin.startswith(("http://", "https://")):
         raise UsageError(f"--admin {admin}: must be a URL like http://127.0.0.1:8001")
+    gc.disable()  # what is imported stays: passes over it would take a tenth of the time until READY
     root = data_directory(directory)
     given = read_token(token) if token else os.environ.get("PLIMSOLL_ADMIN_TOKEN", "")
     from plimsoll.console.app import Console  # noqa: PLC0415 - DuckDB and templates, only where they are needed
@@ -79,9 +81,17 @@ def console(
         raise UsageError(f"--host {host}: only with an admin token, and there is none; name its file with --token")
     if parent is None:
         os.nice(5)  # a gateway on this machine comes first; one that starts this has seen to that
+    relax_collector()
     served = Console(Store(root, readers(), Feed(admin, guard.token) if admin else None), guard)
     ready = partial(_say_ready, host, root=root, json_output=json_output)
     asyncio.run(_serve(served, host, port, ready, parent=parent, sockets=sockets))
+
+
+def relax_collector() -> None:
+    """Collect again, but not what has been there since the start."""
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+    gc.enable()
 
 
 async def _serve(

@@ -13,10 +13,11 @@ from typing import Annotated, Final, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
+from plimsoll.cli.admintoken import read_token
 from plimsoll.cli.demostory import story
 from plimsoll.cli.options import Seconds
 from plimsoll.cli.output import Terminal
-from plimsoll.cli.watching import Watch, read_token, watch
+from plimsoll.cli.watching import Watch, watch
 from plimsoll.errors import UsageError
 from plimsoll.load.children import Child, Children, plimsoll
 from plimsoll.load.demostage import DURATION, NOISY, Engine, senders, trace_path, write_policy

@@ -9,9 +9,9 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from plimsoll.cli.admintoken import read_token
 from plimsoll.cli.options import Json
 from plimsoll.cli.output import print_json, terminal
-from plimsoll.cli.watching import read_token
 from plimsoll.console.feed import Feed
 from plimsoll.errors import UsageError
 from plimsoll.gateway.openai import BadBody, read_body

@@ -4,7 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from plimsoll.cli.watching import Watch, read_token, watch
+from plimsoll.cli.admintoken import read_token
+from plimsoll.cli.watching import Watch, watch
 from plimsoll.errors import UsageError
 from plimsoll.policy import document
 

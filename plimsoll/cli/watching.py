@@ -132,18 +132,3 @@ def _replicas(snapshot: dict[str, Any]) -> list[ReplicaReading]:
         for pool in snapshot.get("pools", ())
         for replica in pool["replicas"]
     ]
-
-
-def read_token(path: Path | None) -> str:
-    """The admin token in a file; "" where none is given."""
-    if path is None:
-        return ""
-    try:
-        text = path.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise UsageError(f"cannot read the admin token in {path}: {error.strerror}") from error
-    except UnicodeDecodeError:
-        text = ""
-    if not text.isprintable() or not text or " " in text:
-        raise UsageError(f"{path} holds no admin token: it is one line, in the file that READY names")
-    return text
