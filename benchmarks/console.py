@@ -119,6 +119,12 @@ def lags(root: Path, url: str, like: Record, num: int = 60) -> list[float]:
     )
 
 
+def processor_time(process_id: int) -> float:
+    """s that a process has used so far, all threads together (proc(5))."""
+    fields = Path(f"/proc/{process_id}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def cold_start(root: Path) -> tuple[subprocess.Popen[str], str]:
     """A new console that was asked for its first page until that has all it is to have; it and its address."""
     line = [sys.executable, "-m", "plimsoll", "console", str(root), "--port", "0"]
@@ -126,19 +132,20 @@ def cold_start(root: Path) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
     ready = process.stdout.readline() if process.stdout else ""
     url = re.findall(r"http://\S+/", ready)[0]
-    asked = time.perf_counter()
+    asked, used = time.perf_counter(), processor_time(process.pid)
     took, text = fetch(url)
     while 'id="tails"' in text and "tenant-" not in text:
-        time.sleep(0.02)
+        time.sleep(0.1)
         _, text = fetch(url)
-    tails = time.perf_counter()
+    tails, used_at_tails = time.perf_counter(), processor_time(process.pid)
     while "data-lead" not in text and "No tenant is in danger" not in text:
-        time.sleep(0.02)
+        time.sleep(0.1)
         _, text = fetch(url)
-    lead = time.perf_counter()
+    lead, used_at_lead = time.perf_counter(), processor_time(process.pid)
     print(
-        f"READY after {asked - began:.2f} s; then the first page answers after {took:.2f} s, has its tails after "
-        f"{tails - asked:.2f} s and its lead after {lead - asked:.2f} s; load average {os.getloadavg()[0]:.1f}",
+        f"READY after {asked - began:.2f} s ({used:.2f} s of processor time); then the first page answers after "
+        f"{took:.2f} s, has its tails after {tails - asked:.2f} s ({used_at_tails - used:.2f}) and its lead after "
+        f"{lead - asked:.2f} s ({used_at_lead - used:.2f}); load average {os.getloadavg()[0]:.1f}",
         flush=True,
     )
     return process, url

@@ -35,10 +35,10 @@ class Scale:
         part = (number - self.low) / (self.high - self.low)
         return self._from + min(1.0, max(0.0, part)) * (self._to - self._from)
 
-    def ticks(self, decades: float = 2.0) -> list[float]:
-        """Round values, three to six of them; 1, 2 and 5 of each decade where there are fewer than so many decades."""
+    def ticks(self, few: float = 2.0) -> list[float]:
+        """Round values, three to six of them; 1, 2 and 5 of each decade where there are fewer decades than `few`."""
         if self.log:
-            steps = (1, 2, 5) if self.high - self.low < decades else (1,)
+            steps = (1, 2, 5) if self.high - self.low < few else (1,)
             decades = range(floor(self.low), ceil(self.high) + 1)
             found = [step * 10.0**decade for decade in decades for step in steps]
             return [tick for tick in found if self.low - 1e-9 <= log10(tick) <= self.high + 1e-9]

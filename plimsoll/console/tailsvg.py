@@ -24,7 +24,7 @@ def tails_svg(chart: Tails) -> str:
     height = _TOP + _ROW * len(shown) + 8
     box = f"0 0 {_WIDTH:.0f} {height:.0f}"
     lines = [f'<svg viewBox="{box}" role="img" aria-label={quoteattr(chart.title)} class="tails">']
-    for tick in scale.ticks(decades=3.0):  # the axis is long
+    for tick in scale.ticks(few=3.0):  # the axis is long
         x = scale.at(tick)
         lines.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6:.0f}" y2="{height:.0f}" class="grid"/>')
         lines.append(f'<text x="{x:.1f}" y="14" class="tick mid">{format_duration(tick)}</text>')
