@@ -18,6 +18,7 @@ from plimsoll.console.seen import Seen
 from plimsoll.diagnosis.diagnose import Mechanism
 from plimsoll.diagnosis.findings import Findings
 from plimsoll.diagnosis.remedies import CauseKind
+from plimsoll.slo.budget import BudgetHealth
 from tests.console.recorded import Serving
 from tests.diagnosis.cases import every_cause
 
@@ -95,12 +96,20 @@ def page(seen: Seen, found: Findings) -> str:
 JOURNAL = (
     "policy 0123abcd came into force",
     "3 refusals found no room in the log: the disk was full",
-    "budget of ttft_p99: no_plan, no plan",
+    *[
+        f"budget of ttft_p99: {each.words} (was {other.words}), no plan"
+        for each in BudgetHealth
+        for other in BudgetHealth
+    ],
+    "budget of ttft_p99: no plan, no plan",
+    "of 3 replicas it is known how often their streams stall",
+    "http://r1 is to go from pool chat (2 left, work for 1.5) to long (has 1, work for 2.5): demand",
+    "http://r1 goes from pool chat (2 left, work for 1.5) to long (has 1, work for 2.5): none_up",
+    "http://r1 did not empty in time to go from pool chat (2 left, work for 1.5) to long (has 1, work for 2.5): bounds",
     "budget of ttft_p99: degraded (was warn), 93.1% of the planned grant spent, its non-critical requests are degraded",
     "budget of ttft_p99: warn (was healthy), 71.0% of the planned grant spent",
     "budget of ttft_p99: healthy, 1.0% of the planned grant spent",
     "budget of ttft_p99: warn, no plan",
-    "budget of ttft_p99: exhausted (was no_plan), no plan",
     "budget of ttft_p99: exhausted (was degraded), 120.0% of the planned grant spent",
     "close of 2026-11: headroom 3: ttft_p99 has the least left",
     "close of 2026-11: headroom 0, queued one rank lower: ttft_p99 is exhausted by our own doing",

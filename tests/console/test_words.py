@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from plimsoll.analytics.forecast import ForecastState
 from plimsoll.console.formulas import formulas
 from plimsoll.console.pages import PAGES
 from plimsoll.console.sayings import patterns, said
@@ -13,6 +14,7 @@ from plimsoll.console.words import Words, known
 from plimsoll.diagnosis.diagnose import Mechanism
 from plimsoll.diagnosis.remedies import REMEDIES, CauseKind
 from plimsoll.diagnosis.timeparts import HOW, Part
+from plimsoll.governor.decisions import MoveReason
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.outcome import Outcome, Reason
 from plimsoll.slo.verdict import Charge
@@ -50,7 +52,8 @@ def of_charts() -> Iterator[str]:
 def names() -> Iterator[str]:
     for kinds in (CauseKind, Mechanism, Part, Outcome, Reason, Charge):
         yield from (str(each.value) for each in kinds)
-    yield from (each.value.replace("_", " ") for each in BudgetHealth)
+    yield from (each.words for each in BudgetHealth)
+    yield from (each.value for each in (*ForecastState, *MoveReason))
     yield from (remedy for remedy, _ in REMEDIES.values())
     yield from (*HOW.values(), *KINDS, "goodput_ratio", "requests", "tokens", "blocks", "slots")
     yield from ("worse from here", "better from here", "decision", "{outcome}: {reason}")
