@@ -1,11 +1,9 @@
 """The engine's own waiting queue: by arrival, or by priority (lower first) and arrival; the preempted come first."""
 
+from collections import deque
 from heapq import heappop, heappush
-from typing import Final
 
 from plimsoll.sim.job import ENDED, Job
-
-_COMPACT: Final = 64
 
 
 class EngineQueue:
@@ -15,8 +13,7 @@ class EngineQueue:
         self.by_priority = by_priority
         self.num_waiting = 0
         self._heap: list[tuple[int, int, Job]] = []  # by priority …
-        self._line: list[Job] = []  # … or by arrival, its head at
-        self._head = 0
+        self._line: deque[Job] = deque()  # … or by arrival
         self._num_seen = 0
 
     def push(self, job: Job) -> None:
@@ -34,11 +31,8 @@ class EngineQueue:
         self.num_waiting += 1
         if self.by_priority:
             heappush(self._heap, (job.priority, job.place, job))
-        elif self._head:
-            self._head -= 1
-            self._line[self._head] = job
         else:
-            self._line.insert(0, job)
+            self._line.appendleft(job)
 
     def head(self) -> Job:
         """Who is next; only where someone waits."""
@@ -47,9 +41,10 @@ class EngineQueue:
             while heap[0][2].state == ENDED:
                 heappop(heap)
             return heap[0][2]
-        while self._line[self._head].state == ENDED:
-            self._head += 1
-        return self._line[self._head]
+        line = self._line
+        while line[0].state == ENDED:
+            line.popleft()
+        return line[0]
 
     def pop(self) -> Job:
         """Take out who is next."""
@@ -57,11 +52,8 @@ class EngineQueue:
         self.num_waiting -= 1
         if self.by_priority:
             heappop(self._heap)
-            return job
-        self._head += 1
-        if self._head > _COMPACT and 2 * self._head > len(self._line):
-            del self._line[: self._head]
-            self._head = 0
+        else:
+            self._line.popleft()
         return job
 
     def remove(self, job: Job) -> None:

@@ -117,9 +117,10 @@ class Fleet:
 
     def report(self, at: float) -> tuple[ReplicaReport, ...]:
         """What all say of themselves. Everything due by then has been told before, so advancing brings nothing new."""
+        reports = []
         for replica in self.replicas:
             replica.advance(at)
-        reports = [replica.report(at) for replica in self.replicas]
+            reports.append(replica.report(at))
         for number in self.down:
             reports[number] = structs.replace(reports[number], healthy=False)
         return tuple(reports)

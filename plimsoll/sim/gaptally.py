@@ -70,11 +70,14 @@ class GapTally(StepLog):
         if self._sketched or largest > self._lowest:
             self._count_all(first, gap, growth, num)
         peaks, steps = self._peaks, self._peak_steps
-        while peaks and peaks[-1] <= largest:
+        if not peaks or peaks[-1] > largest:
+            peaks.append(largest)
+            steps.append(first + num - 1)
+            return
+        while len(peaks) > 1 and peaks[-2] <= largest:
             peaks.pop()
             steps.pop()
-        peaks.append(largest)
-        steps.append(first + num - 1)
+        peaks[-1], steps[-1] = largest, first + num - 1  # in its place: a list that empties gives its memory back
 
     def _count_all(self, first: int, gap: float, growth: float, num: int) -> None:
         """Count steps, and note what was counted where jobs pass into another class."""
