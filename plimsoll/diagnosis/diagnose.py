@@ -177,11 +177,11 @@ def _signals(visits: Visits, parts: TimeParts, slow: Ints, since: float | None, 
         return signals(visits, parts, np.zeros(0, np.int64), everything, (0.0, 0.0))
     lead = float((visits.finished[slow] - visits.arrived[slow]).max())
     first = float(visits.arrived[0])
-    begin = since - min(lead, 60.0, (since - first) / 2)  # who was there already when it began counts
     end = float(visits.arrived[-1]) if until is None else until
+    begin = since - min(lead, 60.0, (since - first) / 2, max(end - since, 5.0))  # who was there already counts
     during = everything[(visits.arrived >= begin) & (visits.arrived <= end)]
     before = everything[visits.arrived < begin]
-    return signals(visits, parts, before, during, (begin - first, end - begin))
+    return signals(visits, parts, before, during, (begin - first, end - begin), since=since)
 
 
 def _engine_signals(

@@ -3,6 +3,7 @@
 Every figure is a quotient "during ÷ before" or None where either side has too few requests to say (law 8).
 """
 
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -65,14 +66,22 @@ class Signals(Struct, frozen=True):
         return next((each for each in self.tenants if each.name == name), None)
 
 
-def signals(visits: Visits, parts: TimeParts, before: Ints, during: Ints, spans: tuple[float, float]) -> Signals:
-    """`before` and `during` are rows by arrival; `spans` how many seconds each time lasted (0.0: there is none)."""
+def signals(
+    visits: Visits, parts: TimeParts, before: Ints, during: Ints, spans: tuple[float, float], *, since: float = -inf
+) -> Signals:
+    """`before` and `during` are rows by arrival; `spans` how many seconds each time lasted (0.0: there is none).
+
+    `during` may begin sooner than the change at `since`, with those who were there when it came; replicas are looked at
+    from the change on.
+    """
     tenants = [
         _tenant(visits, name, before[visits.tenant.codes[before] == code], during[visits.tenant.codes[during] == code],
                 spans)
         for code, name in enumerate(visits.tenant.names)
     ]  # fmt: skip
-    replicas = [_replica(visits, parts, code, before, during) for code, name in enumerate(visits.replica.names) if name]
+    changed = during[visits.arrived[during] >= since]
+    names = visits.replica.names
+    replicas = [_replica(visits, parts, code, before, changed) for code, name in enumerate(names) if name]
     tokens = (visits.prompt + visits.output).astype(float)
     load = _rate_ratio(float(tokens[before].sum()), float(tokens[during].sum()), spans) if before.size else None
     engine = _path(visits.engine_rtt, visits.engine_retransmits, before, during)

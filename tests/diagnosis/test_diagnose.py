@@ -1,5 +1,6 @@
 """Incidents of the simulator are named right, and a quiet service is accused of nothing; a benchmark runs hundreds."""
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -9,6 +10,7 @@ from plimsoll.diagnosis.enginesignals import COLUMNS, States, engine_signals
 from plimsoll.diagnosis.findings import findings
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.remedies import REMEDIES, CauseKind
+from plimsoll.diagnosis.signals import signals
 from plimsoll.diagnosis.timeparts import COLUMN, Part
 from plimsoll.diagnosis.visits import FIELDS, MORE_FIELDS, visits_of
 from plimsoll.governor.events import ReplicaReport
@@ -126,6 +128,16 @@ def test_states_are_read_from_what_live_probes_keep_and_nothing_else() -> None:
     counted = {"from_at", "until_at", "num_looks", "num_healthy", "num_starts", "max_waiting", "max_kv_usage"}
     assert set(ReplicaWindow.__struct_fields__) <= told | counted
     assert set(COLUMNS) <= set(ReplicaWindow.__struct_fields__)
+
+
+def test_a_replica_is_looked_at_from_the_change_on_and_not_with_those_who_were_there_before() -> None:
+    """The pace doubles with row 80; rows from 40 on count as there when it came."""
+    visits = visits_of(on_two_replicas(120))
+    parts = time_parts(visits, {})
+    parts.pace[:] = np.where(np.arange(120) < 80, 1.0, 2.0)
+    since = float(visits.arrived[80])
+    found = signals(visits, parts, np.arange(40), np.arange(40, 120), (200.0, 400.0), since=since)
+    assert [(each.pace_before, each.pace_during, each.num_during) for each in found.replicas] == [(1.0, 2.0, 20)] * 2
 
 
 def windows(name: str, values: list[tuple[float | None, float | None]]) -> States:
