@@ -68,6 +68,7 @@ class Plan:
     rate: float  # of the whole service, requests a second
     tpot: int  # threshold, ms
     is_large: bool  # the model
+    e2e: int = 60  # threshold, s
     scheduling: str = GOVERNED
     tenants: dict[str, list[TenantProfile]] = field(default_factory=dict)
     pace: dict[int, float] = field(default_factory=dict)  # replica number → factor on its steps, while it lasts
@@ -132,6 +133,7 @@ def _own_prompts(plan: Plan) -> None:
 
 
 def _own_answers(plan: Plan) -> None:
+    plan.e2e = 25 if plan.is_large else 18  # so that answers of a thousand tokens are late
     plan.split(VICTIM, output=Lengths(plan.draw(800, 1200), 0.4, 3000))
 
 
@@ -156,6 +158,7 @@ def _cache(plan: Plan) -> None:
 
 
 def _slow_replica(plan: Plan) -> None:
+    plan.tpot = 45 if plan.is_large else 35
     plan.pace[1] = plan.draw(1.8, 3.0)
 
 
@@ -421,20 +424,21 @@ def episode(kind: str, seed: int) -> Episode:
         happen(plan)
     profile = msgspec.structs.replace(profiles.load(engine), **plan.engine)
     scheduling = plan.scheduling or OTHERWISE[seed // 2 % 2 if seed % 2 else 0]
-    text = _policy(engine, plan.tpot, scheduling, plan.adapters)
+    text = _policy(engine, (plan.tpot, plan.e2e), scheduling, plan.adapters)
     tenants = tuple(phase for phases in plan.tenants.values() for phase in phases)
     workload = Workload(tenants, DURATION, "m", outages=tuple(plan.outages))
     records, states = _run(parse(text, kind), {engine: profile}, workload, plan, seed)
     return Episode(records, {"chat": profile}, text, kinds, subject, states)
 
 
-def _policy(engine: str, tpot: int, scheduling: str, adapters: tuple[str, ...]) -> str:
+def _policy(engine: str, below: tuple[int, int], scheduling: str, adapters: tuple[str, ...]) -> str:
+    tpot, e2e = below
     served = f", adapters: [{', '.join(adapters)}]" if adapters else ""
     return f"""
 plimsoll: 1
 service: {{upstream_time: header}}
 tiers:
-  - {{name: gold, rank: 0, share: 40%, objectives: [{{sli: ttft, below: 1s, target: 99%}}, {{sli: tpot, below: {tpot}ms, target: 99%}}, {{sli: e2e, below: 60s, from: user, target: 99%}}]}}
+  - {{name: gold, rank: 0, share: 40%, objectives: [{{sli: ttft, below: 1s, target: 99%}}, {{sli: tpot, below: {tpot}ms, target: 99%}}, {{sli: e2e, below: {e2e}s, from: user, target: 99%}}]}}
   - {{name: silver, rank: 1, share: 30%, objectives: [{{sli: ttft, below: 3s, target: 98%}}]}}
   - {{name: bronze, rank: 2, share: 10%, trickle: 5%, objectives: [{{sli: e2e, below: 60s, target: 90%}}]}}
 tenants: [{{name: {VICTIM}, tier: gold}}, {{name: crane, tier: silver}}, {{name: eel, tier: bronze}}]
