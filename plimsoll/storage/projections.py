@@ -150,7 +150,7 @@ class Follower:
         """Where budgets are many a minute's assessment reads and forecasts for seconds: the log goes on meanwhile."""
         archiving = 0.0
         while not self._stopped():
-            if idle := beside.idle:
+            if idle := self._idle(beside):
                 hand.before()
             advance = self._try(projections.advance)
             if advance is None:
@@ -160,6 +160,13 @@ class Follower:
                     beside.start(hand.after)
                 archiving = self._archive(projections, keeper.policy, archiving)
                 time.sleep(self._pause)
+
+    def _idle(self, beside: Beside) -> bool:
+        try:
+            return beside.idle
+        except (OSError, OperationalError) as error:
+            self._wait_for(_trouble(error))
+            return False
 
     def _archive(self, projections: Projections, policy: Policy | None, before: float) -> float:
         """Look once a minute; the instant of the last look."""
