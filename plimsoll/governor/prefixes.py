@@ -36,6 +36,10 @@ class PrefixIndex:
         """Remember about so many hashes."""
         self._max = max(1, max_hashes // 2)
 
+    def __len__(self) -> int:
+        """Entries that are remembered."""
+        return len(self._young) + len(self._old)
+
     def holders(self, hashes: tuple[object, ...]) -> Holders:
         """Who holds its blocks, up to the first that nobody holds."""
         found = Holders()

@@ -1,7 +1,9 @@
 """KV cache events: both forms that engines send, and a real publisher; an emptied cache draws nobody."""
 
+import asyncio
 import queue
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +12,8 @@ import pytest
 from plimsoll.gateway.kvevents import CacheWatch, KvEvents
 from plimsoll.policy.document import examine, parse
 from plimsoll.policy.policy import Policy, Pool
+from tests.gateway.liveapp import CHAT, policy_for, running
+from tests.gateway.tinyengine import engines
 
 STORED = ["BlockStored", [b"\x01" * 32, 77], None, [1, 2, 3, 4], 4, None, "GPU", None]
 REMOVED = ["BlockRemoved", [77], "GPU"]
@@ -64,10 +68,12 @@ def test_a_real_publisher_is_heard(caplog: pytest.LogCaptureFixture) -> None:
                 break
             time.sleep(0.02)
         assert heard.get(timeout=5.0) == (url,)
-        while not heard.empty():
-            heard.get()
         publisher.send_multipart((b"", (20_000).to_bytes(8, "big"), batch(STORED, maps=True)))
         publisher.send_multipart((b"", (20_001).to_bytes(8, "big"), b"\xc1"))
+        while "cannot be read" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.02)
+        while not heard.empty():  # messages come in order: these are of clears before
+            heard.get()
         publisher.send_multipart((b"", (0).to_bytes(8, "big"), batch(STORED, maps=False)))  # a new process
         assert heard.get(timeout=5.0) == (url,)
         assert "cannot be read" in caplog.text
@@ -75,6 +81,32 @@ def test_a_real_publisher_is_heard(caplog: pytest.LogCaptureFixture) -> None:
         listener.close()
         publisher.close(linger=0)
         context.term()
+
+
+def test_a_running_gateway_forgets_what_an_engine_held(tmp_path: Path) -> None:
+    """From the publisher's socket to the index by which requests are routed."""
+    zmq = pytest.importorskip("zmq")
+
+    async def scenario() -> None:
+        context = zmq.Context()
+        publisher = context.socket(zmq.PUB)
+        port = publisher.bind_to_random_port("tcp://127.0.0.1")
+        async with engines() as (engine,):
+            policy = policy_for(engine.url)
+            pools = (msgspec.structs.replace(policy.pools[0], kv_events=(f"tcp://127.0.0.1:{port}",)),)
+            async with running(msgspec.structs.replace(policy, pools=pools), tmp_path) as (app, client):
+                long = {**CHAT, "messages": [{"role": "user", "content": "hello " * 1000}]}
+                assert (await client.post("/v1/chat/completions", json=long)).status_code == 200
+                prefixes = app.governor.pools()[0].prefixes
+                assert len(prefixes) > 0
+                async with asyncio.timeout(20):
+                    while len(prefixes):
+                        publisher.send_multipart((b"", bytes(8), batch(CLEARED, maps=True)))
+                        await asyncio.sleep(0.02)
+        publisher.close(linger=0)
+        context.term()
+
+    asyncio.run(scenario())
 
 
 def test_an_endpoint_that_is_none_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
