@@ -136,8 +136,8 @@ def _replicas(case: Case) -> Iterable[Cause]:
 def _slow(case: Case, signal: ReplicaSignal, others: list[ReplicaSignal]) -> Iterable[Cause]:
     pace = signal.pace_during
     usual = [each.pace_during for each in others if each.pace_during is not None]
-    if pace is None or not usual or pace < SLOWER * max(usual):
-        return
+    if pace is None or not usual or pace < SLOWER * max(*usual, signal.pace_before or 0.0):
+        return  # as slow as the others, or as it was itself: a full batch is a little slower than the model says
     share = case.by_replica.get(signal.name, 0.0)
     told = f"steps of {signal.name} take {pace:.1f} times what the model says, of the others {max(usual):.1f}"
     fair = 1.0 / (1 + len(others))

@@ -8,6 +8,7 @@ from plimsoll.diagnosis.causes import causes
 from plimsoll.diagnosis.diagnose import _incident
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.shift import Change, Stretch
+from plimsoll.diagnosis.signals import ReplicaSignal
 from plimsoll.diagnosis.timeparts import Part
 from tests.diagnosis.cases import NEIGHBOUR, QUIET, SELF, VICTIM, case, every_cause
 
@@ -62,6 +63,14 @@ def test_who_grows_as_all_do_is_no_surge() -> None:
     assert causes(alone)[0].kind == CauseKind.OWN_SURGE
     alike = case(WAITED, replace(SELF, rate=2.5), replace(QUIET, rate=2.4), culprits={VICTIM: 0.8}, load=2.4)
     assert CauseKind.OWN_SURGE not in {each.kind for each in causes(alike)}
+
+
+def test_a_replica_that_is_as_fast_as_it_was_is_not_slow_beside_one_that_hardly_runs() -> None:
+    lost = ReplicaSignal("http://r2", 20, 100, 0.8, 1.0, 0)
+    for pace, named in ((1.2, False), (2.0, True)):
+        left = ReplicaSignal("http://r1", 200, 100, pace, 1.0, 0)
+        found = causes(case(WAITED, replicas=(left, lost), by_replica={"http://r1": 1.0}))
+        assert (CauseKind.SLOW_REPLICA in {each.kind for each in found}) is named
 
 
 def test_every_cause_can_be_named() -> None:
