@@ -24,7 +24,7 @@ GOVERNOR = (
     "governor hedgebudget hedging keeping lifecycle limits lines matrix months outliers placing plugins pool "
     "poolsizing predicting preferring prefill prefiller prefilling prefixes promises promptfloors queueing register "
     "replicas request routing saturation settlement shedding slotline speculating steady stepclock tenants tiers "
-    "timers turns upkeep"
+    "timers turns upkeep servicefloors"
 )
 SIM = (
     "agenda asking batch bound checks chunks disaggregated due engine engines enginequeue fitting fleet flight gaps "

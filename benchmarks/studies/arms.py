@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from plimsoll.policy.policy import Order, Policy, RoutingRule, Scheduling
 from plimsoll.policy.presets import PRESETS
-from plimsoll.policy.schedulingrules import SaturationRule
+from plimsoll.policy.schedulingrules import Late, SaturationRule
 
 
 class Arm(Struct, frozen=True):
@@ -66,6 +66,7 @@ def _llmd(policy: Policy, limit: float) -> Policy:
         order=Order.TURNS,
         routing=RoutingRule.LEAST_REQUESTS,
         reserve_kv=False,
+        late=Late.IN_TURN,
         saturation=SaturationRule.REPORTED,
         saturation_limit=Fraction(limit).limit_denominator(100),
     )

@@ -127,7 +127,7 @@ def _group(rows: Sequence[Record]) -> Group:
     times = sorted([inf if row.ttft is None else row.ttft for row in rows])
     return Group(
         num=len(rows),
-        num_good=sum(map(_good, rows)),
+        num_good=sum(map(is_good, rows)),
         completed=sum(row.outcome is Outcome.COMPLETED for row in rows),
         refused=sum(row.dispatched_at is None for row in rows),
         service=sum(_service(row) for row in rows if row.output_tokens),
@@ -150,7 +150,8 @@ def _service(row: Record) -> float:
     return row.prompt_tokens + OUTPUT_WEIGHT * row.output_tokens
 
 
-def _good(row: Record) -> bool:
+def is_good(row: Record) -> bool:
+    """Whether it met every objective of its tier."""
     return row.outcome is Outcome.COMPLETED and all(v.judgement is not Judgement.BAD for v in row.verdicts)
 
 

@@ -14,6 +14,7 @@ from plimsoll.governor.floors import Floors
 from plimsoll.governor.promptfloors import PromptFloors
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
+from plimsoll.governor.servicefloors import ServiceFloors
 
 NO: Final = 0
 OWN_FLOOR: Final = 1  # within the lane's own floor
@@ -27,8 +28,15 @@ UNKNOWN_OUTPUT: Final = 512  # tokens reserved where neither client nor history 
 class Lending:
     """Predicts when booked units come back, and says how much idle floor may be lent. One a pool."""
 
-    def __init__(self, waits: list[float], full_step: float | None, prompts: PromptFloors | None = None) -> None:
+    def __init__(
+        self,
+        waits: list[float],
+        full_step: float | None,
+        prompts: PromptFloors | None = None,
+        service: ServiceFloors | None = None,
+    ) -> None:
         self.prompts = PromptFloors([0.0] * len(waits), waits) if prompts is None else prompts
+        self.service = ServiceFloors([], [0.0] * len(waits)) if service is None else service
         self.width = max(max(waits, default=5.0) / 32.0, 0.01)  # s a time bucket
         self.num_buckets = [int(wait / self.width) for wait in waits]  # a lender's wait, rounded down
         self.by_wait = sorted(range(len(waits)), key=self.num_buckets.__getitem__)
@@ -91,7 +99,9 @@ def fits(replica: Replica, request: Request, lending: Lending, at: float) -> int
     lane = request.lane
     slots = replica.slot_room
     within = need <= replica.room.own(lane) and (slots is None or slots.own(lane) > 0)
-    if lane > 0 and _must_pace(replica, request, lending, at, within_floor=within):
+    if (lane > 0 or request.late or lending.service.gives_way(lane)) and _must_pace(
+        replica, request, lending, at, within_floor=within
+    ):
         replica.paced = True
         return NO
     if within:

@@ -101,9 +101,13 @@ class Dispatcher:
         request.pool_index = pool.index
         if pool.classes is not None:
             request.class_number = pool.classes.of(request.cause)
-        if pool.preference == "edf":
+        request.late = False
+        if pool.late_last or pool.preference == "edf":
             request.due_at = due_at(pool, request)
-        pool.lanes[request.lane].push(request, front=again)
+        lane = pool.lanes[request.lane]
+        if lane.num == 0:
+            lane.waits_since = at
+        lane.push(request, front=again)
         if pool.num_waiting == 0:
             pool.pressed_since = at
         pool.num_waiting += 1
@@ -244,9 +248,12 @@ class Dispatcher:
             replica.loaded.sent(request.adapter)
         request.report = replica.report
         request.report_age = at - replica.reported_at
-        if request.lane > 0 and request.pending_prompt > replica.prompt_limit:
-            output = request.expected_output * request.num_choices
-            pool.lending.prompts.started(request.lane, request.pending_prompt, output, at)
+        prompts = pool.lending.prompts
+        if prompts.token_time > 0.0:
+            seconds = prompts.costs(request.pending_prompt, request.expected_output * request.num_choices)
+            pool.lending.service.computes(request.lane, seconds, at)
+            if request.lane > 0 and request.pending_prompt > replica.prompt_limit:
+                prompts.started(request.lane, seconds, at)
         replica.book(request, replica.units_for(request))
         pool.lending.book(request, at)
         pool.num_in_flight += 1
@@ -257,6 +264,7 @@ class Dispatcher:
         pressed = at - pool.pressed_since if pool.num_waiting else 0.0
         pool.lanes[request.lane].charge(request, charged, waited=waited, pressed=pressed)
         if pool.num_waiting:
+            pool.lending.service.charged(request.lane, charged)
             earn_credit(pool, request.lane, charged)
 
 

@@ -170,6 +170,8 @@ class Endings:
         cached = request.cached_estimate if end.cached_tokens is None else end.cached_tokens
         actual = charge_of(prompt, cached, end.output_tokens)
         pool.lanes[request.lane].correct(request, actual - request.charged)
+        if pool.num_waiting:
+            pool.lending.service.charged(request.lane, actual - request.charged)
 
     def _learn(self, pool: Pool, request: Request, end: Ending) -> None:
         if end.draft_tokens is not None and end.accepted_tokens is not None:

@@ -11,23 +11,30 @@ LOOKAHEAD: Final = 7  # candidates looked at when the head of a lane does not fi
 SCANNED: Final = 40  # places of a line gone through to find them: some have left from the middle
 
 
-class Line:
-    """Oldest first; `counter` is the service that the tenant had."""
+class Waiting:
+    """Those who wait, the oldest first, and behind them those who are late: whom waiting has cost their objective.
 
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.counter = 0.0
-        self.num = 0
-        self.items: deque[Request] = deque()
+    In an overload everybody would else be served just too late; so the newer ones still get what they were promised.
+    """
+
+    def __init__(self) -> None:
+        self.items: deque[Request] = deque()  # late ones are skipped here when met
+        self.late: deque[Request] = deque()
 
     def first(self) -> Request | None:
         """Who is next and still waits."""
         items = self.items
         while items:
             request = items[0]
-            if request.state == QUEUED:
+            if request.state == QUEUED and not request.late:
                 return request
             items.popleft()
+        late = self.late
+        while late:
+            request = late[0]
+            if request.state == QUEUED:
+                return request
+            late.popleft()
         return None
 
     def add(self, request: Request, *, front: bool) -> None:
@@ -37,25 +44,70 @@ class Line:
         else:
             self.items.append(request)
 
+    def is_late(self, request: Request) -> None:
+        """From now on it waits behind those who are not."""
+        request.late = True
+        self.late.append(request)
+
+    def drop(self, request: Request, num: int) -> bool:
+        """It waits no more, so many are left; whether another one is next now."""
+        waiting = self.late if request.late else self.items
+        if waiting and waiting[0] is request:
+            waiting.popleft()
+            return True
+        if len(waiting) > 2 * num + 32:
+            kept = deque([item for item in waiting if item.state == QUEUED and item.late == request.late])
+            if request.late:
+                self.late = kept
+            else:
+                self.items = kept
+        return False
+
+    def behind(self, head: Request, found: list[Request]) -> None:
+        """Add a few that wait behind the first."""
+        _look_along(self.items, head, found, late=False)
+        _look_along(self.late, head, found, late=True)
+
+    def all(self) -> list[Request]:
+        """Everybody who waits; one that failed and waits again may be told twice."""
+        on_time = [item for item in self.items if item.state == QUEUED and not item.late]
+        return on_time + [item for item in self.late if item.state == QUEUED]
+
+
+class Line:
+    """Oldest first; `counter` is the service that the tenant had."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.counter = 0.0
+        self.num = 0
+        self._waiting = Waiting()
+
+    def first(self) -> Request | None:
+        """Who is next and still waits."""
+        return self._waiting.first()
+
+    def add(self, request: Request, *, front: bool) -> None:
+        """Let it wait, last or (again) in front."""
+        self._waiting.add(request, front=front)
+
+    def is_late(self, request: Request) -> None:
+        """It waits behind those who are not from now on; another one may be next."""
+        self._waiting.is_late(request)
+
     def drop(self, request: Request) -> bool:
         """It waits no more; whether another one is next now. `num` has been counted down already."""
-        items = self.items
-        if items and items[0] is request:
-            items.popleft()
-            return True
-        if len(items) > 2 * self.num + 32:
-            self.items = deque([item for item in items if item.state == QUEUED])
-        return False
+        return self._waiting.drop(request, self.num)
 
     def behind(self, head: Request) -> list[Request]:
         """A few that wait behind its first."""
         found: list[Request] = []
-        _look_along(self.items, head, found)
+        self._waiting.behind(head, found)
         return found
 
     def all(self) -> list[Request]:
         """Everybody who waits; one that failed and waits again may be told twice."""
-        return [item for item in self.items if item.state == QUEUED]
+        return self._waiting.all()
 
     def served(self, request: Request, tokens: float, pressed: float) -> None:
         """So much service goes to the request, after so many seconds of pressure."""
@@ -67,7 +119,7 @@ class ClassedLine(Line):
     def __init__(self, index: int, classes: Classes) -> None:
         super().__init__(index)
         self._classes = classes
-        self._queues: list[deque[Request]] = [deque() for _ in range(classes.num)]
+        self._queues = [Waiting() for _ in range(classes.num)]
         self._served = [0.0] * classes.num
 
     def first(self) -> Request | None:
@@ -75,40 +127,40 @@ class ClassedLine(Line):
         found: Request | None = None
         least = 0.0
         for number, queue in enumerate(self._queues):
-            while queue and queue[0].state != QUEUED:
-                queue.popleft()
-            if queue and (found is None or self._served[number] < least):
-                found, least = queue[0], self._served[number]
+            if found is not None and self._served[number] >= least:
+                continue
+            first = queue.first()
+            if first is not None:
+                found, least = first, self._served[number]
         return found
 
     def add(self, request: Request, *, front: bool) -> None:
         """Let it wait in its class; one that returns from idle starts level with those that wait."""
         number = request.class_number
         head = self.first()
-        if head is not None and not self._queues[number]:
+        if head is not None and self._queues[number].first() is None:
             self._served[number] = max(self._served[number], self._served[head.class_number])
-        if front:
-            self._queues[number].appendleft(request)
-        else:
-            self._queues[number].append(request)
+        self._queues[number].add(request, front=front)
+
+    def is_late(self, request: Request) -> None:
+        """It waits behind those of its class who are not from now on; another one may be next."""
+        self._queues[request.class_number].is_late(request)
 
     def drop(self, request: Request) -> bool:
         """It waits no more; another one may be next."""
-        queue = self._queues[request.class_number]
-        if len(queue) > 2 * self.num + 32:
-            self._queues[request.class_number] = deque([item for item in queue if item.state == QUEUED])
+        self._queues[request.class_number].drop(request, self.num)
         return True
 
     def behind(self, head: Request) -> list[Request]:
         """A few that wait behind its first, in any class."""
         found: list[Request] = []
         for queue in self._queues:
-            _look_along(queue, head, found)
+            queue.behind(head, found)
         return found
 
     def all(self) -> list[Request]:
         """Everybody who waits."""
-        return [item for queue in self._queues for item in queue if item.state == QUEUED]
+        return [item for queue in self._queues for item in queue.all()]
 
     def served(self, request: Request, tokens: float, pressed: float) -> None:
         """Its class pays, the more the more it has faded."""
@@ -116,9 +168,9 @@ class ClassedLine(Line):
         self._served[number] += tokens / self._classes.weight(number, pressed)
 
 
-def _look_along(items: deque[Request], head: Request, found: list[Request]) -> None:
+def _look_along(items: deque[Request], head: Request, found: list[Request], *, late: bool) -> None:
     for num, request in enumerate(items):
         if num > SCANNED or len(found) >= LOOKAHEAD:
             return
-        if request.state == QUEUED and request is not head:
+        if request.state == QUEUED and request.late == late and request is not head:
             found.append(request)

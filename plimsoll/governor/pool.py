@@ -17,10 +17,11 @@ from plimsoll.governor.promptfloors import PromptFloors
 from plimsoll.governor.queueing import Lane
 from plimsoll.governor.replicas import UNLIMITED, Replica
 from plimsoll.governor.rules import Rule, Rules
+from plimsoll.governor.servicefloors import ServiceFloors
 from plimsoll.policy.objective import Sli
 from plimsoll.policy.policy import Hedging, Order, Policy, Tier
 from plimsoll.policy.policy import Pool as PoolPolicy
-from plimsoll.policy.schedulingrules import SaturationRule
+from plimsoll.policy.schedulingrules import Late, SaturationRule
 
 DEFAULT_WAIT = 5.0  # s a lender waits for its floor where its tier has no TTFT objective
 ADAPTER_TIME = 1.0  # s to load a LoRA adapter where no profile says
@@ -69,6 +70,7 @@ class Pool:
         self._one_at_a_time = False
         self.routing = ""
         self.engine_priority = False
+        self.late_last = False  # who can no longer meet its objective waits behind its tenant's others
         self.preference = ""  # an order beside fair turns; "": none
         self.order_rule: Rule | None = None  # another package's …
         self.routing_rule: Rule | None = None
@@ -109,6 +111,7 @@ class Pool:
         held = rules.reserve_kv or self.by_reports
         self.saturation_limit = float(rules.saturation_limit) if held else float(UNLIMITED)
         fair = rules.order != Order.FCFS
+        self.late_last = fair and rules.late is Late.LAST
         self.preference = "" if rules.order in {Order.FAIR, Order.TURNS, Order.FCFS} else str(rules.order)
         lanes = tiers if rules.tiers_matter else []
         self._shares = [float(tier.share) for tier in lanes] or [0.0]
@@ -240,22 +243,12 @@ class Pool:
         for replica in self.replicas:
             for request in replica.in_flight.values():
                 request.release_bucket = -1
-        self.lending = Lending(waits, slowest, PromptFloors(self._shares, waits))
+        served = ServiceFloors(self.lanes, self._shares if self._reserve_kv else [0.0] * len(self._shares))
+        self.lending = Lending(waits, slowest, PromptFloors(self._shares, waits), served)
         if self.profile is not None:
-            self._time_prompts(self.profile, StepTime(self.profile), self.lending.prompts)
+            served.step_tokens = self.profile.max_batched_tokens
+            self.lending.prompts.time_by(self.profile)
         self.lending.held, self.lending.held_bound = before.held, before.held_bound
-
-    @staticmethod
-    def _time_prompts(profile: EngineProfile, steps: StepTime, prompts: PromptFloors) -> None:
-        """A line and a square through what a long prompt and one twice as long take on an idle replica; and by what
-        one more sequence, and more context, make a step of a busy one longer."""
-        half = 4 * profile.max_batched_tokens
-        once, twice = unloaded_ttft(profile, half), unloaded_ttft(profile, 2 * half)
-        prompts.square_time = max(0.0, (twice - 2.0 * once) / (2.0 * half * half))
-        prompts.token_time = once / half - half * prompts.square_time
-        busy = profile.max_num_seqs // 2
-        prompts.output_time = steps.decode(busy + 1, 0) - steps.decode(busy, 0)
-        prompts.held_time = (steps.decode(busy, half) - steps.decode(busy, 0)) / half
 
     def _place_replicas(self, names: tuple[str, ...]) -> None:
         names = (*names, *self.visitors)
@@ -270,7 +263,7 @@ class Pool:
     def count_serving(self) -> None:
         """Replicas have come or gone."""
         self.num_serving = max(1, sum([not replica.leaving for replica in self.replicas]))
-        self.lending.prompts.num_replicas = self.num_serving
+        self.lending.prompts.num_replicas = self.lending.service.num_replicas = self.num_serving
 
     def _place(self, name: str) -> None:
         """A new replica takes the place of one that has left, else a new one."""

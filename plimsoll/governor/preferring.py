@@ -6,6 +6,8 @@ fair turns, and only as far as their tenant gets at most `deficit` tokens ahead 
 keeps a bound; and one may be passed `bypasses` times, so that nobody waits for ever.
 """
 
+from typing import Final
+
 from plimsoll.governor.admission import NO, fits
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.queueing import charge_for
@@ -13,6 +15,9 @@ from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.routing import held_tokens, open_to
 from plimsoll.policy.objective import Sli
+
+_TTFT: Final = Sli.TTFT  # bound once: compiled code looks such names up by their text
+_E2E: Final = Sli.E2E
 
 
 def preferred(pool: Pool, replica: Replica, head: Request, right: int, at: float) -> Request:
@@ -35,13 +40,15 @@ def preferred(pool: Pool, replica: Replica, head: Request, right: int, at: float
 
 
 def due_at(pool: Pool, request: Request) -> float:
-    """The instant by which it must be dispatched to meet its objective on an idle replica; inf where none says so."""
-    prompt = pool.prompt_token_time * request.prompt_tokens
+    """The instant by which it must be dispatched to meet its objective behind one step's worth of other prompts; inf
+    where no objective says so."""
+    token_time = pool.prompt_pace.token_time()
+    prompt = 0.0 if token_time is None else token_time * (request.prompt_tokens + pool.lending.service.step_tokens)
     due = request.deadline_at - prompt
     for objective in request.objectives:
-        if objective.sli is Sli.TTFT:
+        if objective.sli is _TTFT:
             due = min(due, request.arrived_at + objective.below - prompt)
-        elif objective.sli is Sli.E2E:
+        elif objective.sli is _E2E:
             output = request.expected_output * pool.token_time
             due = min(due, request.arrived_at + objective.below - prompt - output)
     return due

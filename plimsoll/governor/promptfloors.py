@@ -9,6 +9,9 @@ only what is over within the lender's `wait`.
 
 from typing import Final
 
+from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import StepTime, unloaded_ttft
+
 DEPTH: Final = 10.0  # s of earning that may be saved up: prompts come by chance, also those of the well-behaved
 
 DEBT: Final = 30.0  # s of earning that one prompt may cost in advance: whoever is in debt starts again within that
@@ -31,6 +34,17 @@ class PromptFloors:
         self.output_time = 0.0  # s by which an output token makes a step longer …
         self.held_time = 0.0  # … and each token of context that it looks back on
 
+    def time_by(self, profile: EngineProfile) -> None:
+        """A line and a square through what a long prompt and one twice as long take on an idle replica; and by what
+        one more sequence, and more context, make a step of a busy one longer."""
+        half = 4 * profile.max_batched_tokens
+        once, twice = unloaded_ttft(profile, half), unloaded_ttft(profile, 2 * half)
+        self.square_time = max(0.0, (twice - 2.0 * once) / (2.0 * half * half))
+        self.token_time = once / half - half * self.square_time
+        busy, steps = profile.max_num_seqs // 2, StepTime(profile)
+        self.output_time = steps.decode(busy + 1, 0) - steps.decode(busy, 0)
+        self.held_time = (steps.decode(busy, half) - steps.decode(busy, 0)) / half
+
     def takes(self, tokens: int) -> float:
         """Seconds to compute a prompt of so many tokens, or several of so many in all (then it is a bound)."""
         return tokens * (self.token_time + tokens * self.square_time)
@@ -48,9 +62,12 @@ class PromptFloors:
                 return False
         return True
 
-    def started(self, lane: int, tokens: int, output: int, at: float) -> None:
-        """A long prompt of that lane, so many tokens of it not cached, is computed: it pays, or is in debt."""
-        seconds = self.takes(tokens) + output * (self.output_time + tokens * self.held_time)
+    def costs(self, tokens: int, output: int) -> float:
+        """Seconds of a busy replica that a request takes, so many tokens of its prompt not cached."""
+        return self.takes(tokens) + output * (self.output_time + tokens * self.held_time)
+
+    def started(self, lane: int, seconds: float, at: float) -> None:
+        """A long prompt of that lane is computed, which costs so much: it pays, or is in debt."""
         self._saved[lane] = max(self._earned(lane, at) - seconds, -DEBT * self._rate(lane))
 
     def _earned(self, lane: int, at: float) -> float:

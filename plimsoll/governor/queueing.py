@@ -38,6 +38,7 @@ class Lane:
         self.trickle = trickle  # tokens of credit earned per token charged to other lanes
         self.credit = 0.0
         self.num = 0
+        self.waits_since = 0.0  # from when on somebody has been waiting
         self.largest_charge = 0.0
         self._lines: dict[int, Line] = {}
         self._heap: list[tuple[float, int, int]] = []  # (counter, sequence of the first, line); stale ones skipped
@@ -60,6 +61,13 @@ class Lane:
         line.num -= 1
         self.num -= 1
         if line.drop(request):
+            self._offer(line)
+
+    def is_late(self, request: Request) -> None:
+        """Waiting has cost it its objective: its tenant's others go before it from now on."""
+        if self.fair:
+            line = self._line(request.account.index)
+            line.is_late(request)
             self._offer(line)
 
     def head(self) -> Request | None:

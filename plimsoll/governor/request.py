@@ -88,7 +88,8 @@ class Request:
         self.sent_model = ""  # "": what it asked for
         # where it waits
         self.class_number = 0  # within its tenant's turns
-        self.due_at = inf  # to be dispatched by then, where the order asks
+        self.due_at = inf  # to be dispatched by then, where the rules ask
+        self.late = False  # it was not
         self.sheddable = False  # leaves the queue before others do
         self.pool_index = -1
         self.lane = 0  # its queue within the pool
@@ -111,8 +112,7 @@ class Request:
         self.cached_estimate = 0  # prompt tokens that the replica should hold already
         self.predicted_ttft = self.predicted_itl = 0.0  # s after dispatch; 0: not predicted
         self.charged = 0.0  # on the tenant's virtual counter
-        self.dispatched_at = 0.0
-        self.first_token_at = 0.0
+        self.dispatched_at = self.first_token_at = 0.0
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …
         self.report_age = 0.0
         self.prefiller: Prefiller | None = None  # computes its prompt apart …

@@ -14,6 +14,7 @@ class Timers:
         self.armed_at = inf  # of the last WakeAt that has not fired
         self.drain_at = inf
         self._expiries: list[tuple[float, int, Request]] = []
+        self._dues: list[tuple[float, int, Request]] = []  # whoever is late by then; nothing happens before an event
         self.looks: list[tuple[float, int, int, Request]] = []  # when a first token is late (`hedging`)
         self._backoffs: list[float] = []
 
@@ -25,6 +26,28 @@ class Timers:
         if len(expiries) > 2 * num_waiting + 64:
             self._expiries = [entry for entry in expiries if entry[2].state == QUEUED]
             heapify(self._expiries)
+        if request.queued_at < request.due_at < request.expire_at:  # else waiting is not what cost it its objective
+            self._watch_due(request, num_waiting)
+
+    def _watch_due(self, request: Request, num_waiting: int) -> None:
+        dues = self._dues
+        heappush(dues, (request.due_at, request.sequence, request))
+        if len(dues) > 2 * num_waiting + 64:
+            self._dues = [entry for entry in dues if entry[2].state == QUEUED]
+            heapify(self._dues)
+
+    def look_again(self, request: Request, at: float) -> None:
+        """Whether it is late then."""
+        heappush(self._dues, (at, request.sequence, request))
+
+    def late(self, at: float) -> Request | None:
+        """One that waits and may be late; call until None. One that failed and waits again stays where it is."""
+        dues = self._dues
+        while dues and dues[0][0] <= at:
+            request: Request = heappop(dues)[2]
+            if request.state == QUEUED and not request.late and request.attempts == 0:
+                return request
+        return None
 
     def watch_backoff(self, until_at: float) -> None:
         """A replica may be used again from then on."""

@@ -1,8 +1,10 @@
 """Whose turn it is on a replica that has room (law 6).
 
-1. Tiers within their own floor there, by rank: a floor is a right.
-2. A lower tier whose trickle credit covers its head.
+1. Tiers within their own floor there: a floor is a right. By rank, but whoever had its share of service gives way.
+2. A tier behind its share of service (`servicefloors`), or a lower one whose trickle credit covers its head.
 3. Everybody else by rank.
+
+In each of these whoever can still meet its objective goes before all who are late.
 
 A head that does not fit in 2 or 3 may be passed by later or lower ones that fit, `bypasses` times in all; then room is
 kept where it will soonest fit. A head that this replica has failed already is no reason to keep room there.
@@ -65,27 +67,38 @@ def earn_credit(pool: Pool, charged_lane: int, tokens: float) -> None:
 
 
 def _within_floors(pool: Pool, replica: Replica, at: float) -> Request | None:
+    best: Request | None = None
+    least = 4
     for index, lane in enumerate(pool.lanes):
         if lane.num == 0 or replica.room.own(index) <= 0:
             continue
         head = lane.head()
-        if head is not None and open_to(replica, head, at) and fits(replica, head, pool.lending, at) == OWN_FLOOR:
-            return head
-    return None
+        if head is None:
+            continue
+        last = 2 * head.late + pool.lending.service.gives_way(index)
+        if last < least and open_to(replica, head, at) and fits(replica, head, pool.lending, at) == OWN_FLOOR:
+            if last == 0:
+                return head
+            best, least = head, last
+    return best
 
 
 def _order(pool: Pool) -> list[int]:
     """Lanes in the order in which they may go beyond their floors."""
     due: list[int] = []
     others: list[int] = []
+    late: list[int] = []
     for index, lane in enumerate(pool.lanes):
-        if lane.num == 0:
+        head = lane.head() if lane.num else None
+        if head is None:
             continue
-        if lane.credit > 0.0 and _is_due(pool, index):
+        if head.late:
+            late.append(index)
+        elif pool.lending.service.is_behind(index) or (lane.credit > 0.0 and _is_due(pool, index)):
             due.append(index)
         else:
             others.append(index)
-    return due + others if due else others
+    return due + others + late
 
 
 def _is_due(pool: Pool, index: int) -> bool:
@@ -125,6 +138,8 @@ def _reason(pool: Pool, request: Request, right: int, passed: list[Request]) -> 
         lane.credit = 0.0
     if passed:
         return _BYPASS
+    if pool.lending.service.is_behind(request.lane) and not request.late:
+        return _FLOOR
     if due:
         return _TRICKLE
     return _LENT if right == LENT else _RANK

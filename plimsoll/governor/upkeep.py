@@ -1,6 +1,7 @@
 """What happens to the service rather than to one request: reports, timers, a new policy, a drain."""
 
 from math import inf
+from typing import Final
 
 from plimsoll.governor.dispatching import Dispatcher
 from plimsoll.governor.endings import Endings
@@ -24,6 +25,8 @@ from plimsoll.governor.saturation import look_at_ladder
 from plimsoll.governor.steady import judge
 from plimsoll.governor.timers import Timers
 from plimsoll.slo.outcome import Reason
+
+OVERLOADED: Final = 5.0  # s without a break in which somebody of a tier waits: before that, bursts pass by themselves
 
 
 class Upkeep:
@@ -120,11 +123,25 @@ class Upkeep:
         self._fill_everywhere(event.at)
 
     def expire_due(self, at: float) -> None:
-        """Nobody is dispatched after its time, however late the timer comes."""
+        """Nobody is dispatched after its time, however late the timer comes; the late go behind those who are not."""
         request = self._timers.expired(at)
         while request is not None:
             self._endings.expire(self._register.pools[request.pool_index], request, at)
             request = self._timers.expired(at)
+        request = self._timers.late(at)
+        while request is not None:
+            self._is_late(request, at)
+            request = self._timers.late(at)
+
+    def _is_late(self, request: Request, at: float) -> None:
+        pool = self._register.pools[request.pool_index]
+        lane = pool.lanes[request.lane]
+        if not pool.late_last:
+            return
+        if at - lane.waits_since < OVERLOADED:
+            self._timers.look_again(request, lane.waits_since + OVERLOADED)
+        else:
+            lane.is_late(request)
 
     def make_place(self, request: Request, full: Reason, at: float) -> bool:
         """Shed the newest one that may be shed from the queue that is full; whether there is a place now.

@@ -28,7 +28,7 @@ from plimsoll.policy.policy import (
     Timeouts,
 )
 from plimsoll.policy.pools import ProfileCheck, read_pools
-from plimsoll.policy.schedulingrules import RequestClass, SaturationRule, SpeculationRules
+from plimsoll.policy.schedulingrules import Late, RequestClass, SaturationRule, SpeculationRules
 from plimsoll.policy.section import Faults, Section, compose
 from plimsoll.policy.servicerules import read_service
 from plimsoll.policy.tenants import read_tenants
@@ -156,6 +156,7 @@ def _read_scheduling(top: Section, pools: tuple[Pool, ...]) -> Scheduling:
         bypasses=section.whole("bypasses", _SCHEDULING.bypasses, least=0, most=1_000_000),
         saturation_limit=section.ratio("saturation_limit", _SCHEDULING.saturation_limit, above=Fraction(0), most=2),
         saturation=section.choice("saturation", SaturationRule, _SCHEDULING.saturation),
+        late=section.choice("late", Late, _SCHEDULING.late),
         classes=_read_classes(section),
         hedging=_read_hedging(section.section("hedging")),
         speculation=_read_speculation(section.section("speculation"), pools),

@@ -13,7 +13,7 @@ from plimsoll.policy.knownchange import KnownChange
 from plimsoll.policy.matrix import TierClasses
 from plimsoll.policy.objective import Objective, RunObjective
 from plimsoll.policy.plugins import Plugin
-from plimsoll.policy.schedulingrules import RequestClass, SaturationRule, SpeculationRules
+from plimsoll.policy.schedulingrules import Late, RequestClass, SaturationRule, SpeculationRules
 
 
 class UpstreamTrust(StrEnum):
@@ -229,6 +229,7 @@ class Scheduling(Struct, frozen=True):
     bypasses: int = 16  # smaller requests that may pass a waiting larger one
     saturation_limit: Fraction = Fraction(1)  # pool saturation at which dispatch holds
     saturation: SaturationRule = SaturationRule.RESERVED
+    late: Late = Late.LAST
     classes: tuple[RequestClass, ...] = ()  # what no class names has weight 1
     hedging: Hedging | None = None  # None: nobody is asked twice
     speculation: SpeculationRules | None = None  # None: drafts are not looked at

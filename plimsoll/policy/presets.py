@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from plimsoll.errors import UsageError
 from plimsoll.policy.policy import Order, Policy, RoutingRule, Scheduling
+from plimsoll.policy.schedulingrules import Late
 
 PRESETS: Final[dict[str, Scheduling]] = {
     "default": Scheduling(),
@@ -21,7 +22,7 @@ PRESETS: Final[dict[str, Scheduling]] = {
         tiers_matter=False,
         reserve_kv=False,
     ),
-    "vtc": Scheduling(tiers_matter=False),
+    "vtc": Scheduling(tiers_matter=False, late=Late.IN_TURN),
 }
 """`default`: rank, floors, fairness within a tier, admission by KV footprint, routing by load and prefix.
 

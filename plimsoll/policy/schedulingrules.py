@@ -29,6 +29,13 @@ class SpeculationRules(Struct, frozen=True):
     explore: int = 32  # one in so many is drafted all the same, so that a change is seen
 
 
+class Late(StrEnum):
+    """What becomes of a waiting request that can no longer meet its TTFT or E2E objective."""
+
+    LAST = "last"  # it waits behind its tenant's others, until its time in the queue is over
+    IN_TURN = "in_turn"  # it keeps its place
+
+
 class RequestClass(Struct, frozen=True):
     """Kinds of requests that matter more or less to their tenant; they divide its turns by weight."""
 

@@ -30,7 +30,7 @@ def test_a_floor_of_computation_is_earned_and_paid() -> None:
     at = 100.0
     for _ in range(2000):
         if prompts.may_start(1, 4000, OPEN, at):
-            prompts.started(1, 4000, 0, at)
+            prompts.started(1, prompts.costs(4000, 0), at)
             started.append(at)
         at += 0.1
     used = 4.0 * (len(started) - 1)
@@ -41,7 +41,7 @@ def test_a_floor_of_computation_is_earned_and_paid() -> None:
 
 def test_what_is_over_within_the_lenders_wait_is_lent() -> None:
     prompts = floors(wait=4.0)
-    prompts.started(1, 1_000_000, 0, 100.0)  # in debt
+    prompts.started(1, 1000.0, 100.0)  # in debt
     assert prompts.may_start(1, 4000, OPEN, 100.0)
     assert not prompts.may_start(1, 4001, OPEN, 100.0)
     assert not prompts.may_start(1, 4000, [True, False], 100.0)
@@ -50,20 +50,20 @@ def test_what_is_over_within_the_lenders_wait_is_lent() -> None:
 def test_outputs_are_paid_for_and_a_tier_without_a_share_earns_what_no_tier_holds() -> None:
     prompts = floors(wait=0.0)
     prompts.output_time, prompts.held_time = 0.001, 1e-6
-    prompts.started(1, 1000, 1000, 100.0)  # 1 s, and a thousand times 2 ms; it had saved a third of ten
+    prompts.started(1, prompts.costs(1000, 1000), 100.0)  # 1 s, and a thousand times 2 ms; it had saved a third of ten
     assert prompts.may_start(1, 1000, OPEN, 100.0)
-    prompts.started(1, 1000, 0, 100.0)
+    prompts.started(1, prompts.costs(1000, 0), 100.0)
     assert not prompts.may_start(1, 1000, OPEN, 100.0)
     poor = PromptFloors([0.8, 0.0], [0.0, 5.0])
     poor.token_time = 0.001
-    poor.started(1, 3000, 0, 100.0)  # 2 s were saved
+    poor.started(1, 3.0, 100.0)  # 2 s were saved
     assert not poor.may_start(1, 1000, OPEN, 104.9)
     assert poor.may_start(1, 1000, OPEN, 105.1)
 
 
 def test_debt_is_over_in_time_and_unknown_time_forbids_nothing() -> None:
     prompts = floors(wait=0.0)
-    prompts.started(1, 1_000_000, 0, 100.0)
+    prompts.started(1, 1000.0, 100.0)
     assert not prompts.may_start(1, 1, OPEN, 100.0 + DEBT)
     assert prompts.may_start(1, 1, OPEN, 100.1 + DEBT)
     prompts.token_time = 0.0

@@ -1,7 +1,7 @@
 """Law 6: rank with floors, trickle and bounded bypass.
 
-"Ready" is the next of its tier in the tier's own order; that it "fits" is computed here anew from units and floors,
-without lending (what fits without borrowing certainly fits).
+"Ready" is the next of its tier in the tier's own order, if it can still meet its objective; that it "fits" is computed
+here anew from units and floors, without lending (what fits without borrowing certainly fits).
 """
 
 from fractions import Fraction
@@ -45,7 +45,7 @@ def paced(replica: Replica, request: Request, *, within_floor: bool) -> bool:
     """Prompts not yet computed there leave no room for one of a lower tier: one step's worth, a floor one more."""
     pending = replica.pending_prompt
     more = 0 if within_floor else request.prompt_tokens
-    return request.tier.rank > 0 and pending > 0 and pending + more > 2048
+    return (request.tier.rank > 0 or request.late) and pending > 0 and pending + more > 2048
 
 
 def rooms(replica: Replica, request: Request) -> list[tuple[Floors, int, int]]:
@@ -120,7 +120,7 @@ def test_no_lower_tier_goes_where_a_higher_one_fits(world: World) -> None:
             for head in ready(pool, replica, event.at):
                 floor_first = within_floor(replica, head) and head.tier.name != decision.tier_served
                 assert not floor_first, f"{decision} went before {head.tier.name} within its floor"
-                if decision.reason in RANKED and head.tier.rank < rank:
+                if decision.reason in RANKED and head.tier.rank < rank and not head.late:
                     assert not certainly_fits(replica, head), f"{decision} went before {head.tier.name}"
 
 
