@@ -82,7 +82,7 @@ def _plimsoll(policy: Policy, wait: float) -> Policy:
 
 
 _STRICT: Final = Scheduling(order=Order.FCFS, routing=RoutingRule.LEAST_REQUESTS, reserve_kv=False)
-PLIMSOLL: Final = Arm("plimsoll", (0.05, 0.0, 0.25, 1.0), "s of `wait`", _plimsoll)
+PLIMSOLL: Final = Arm("plimsoll", (0.05, 0.25, 1.0, 4.0), "s of `wait`", _plimsoll)
 ARMS: Final = (
     PLIMSOLL,
     Arm("fcfs, least requests", (0, 256, 128, 64), "requests a replica", _plain("least_requests")),

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,7 @@ from plimsoll.sim.workload import Workload
 from plimsoll.slo.outcome import Outcome
 from plimsoll.slo.verdict import Judgement
 
+T = TypeVar("T")
 WARM_UP: Final = 60.0  # s at the beginning that are not counted
 
 
@@ -60,22 +61,29 @@ class Figures(Struct):
 
 
 class Kept:
-    """Results of runs by name, a line each in a file: what is there is not run again."""
+    """Results of runs by name, a line each in a file: what is there is not run again. Other rules want another file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_bytes().splitlines() if path.exists() else []
-        self._known = dict(msgspec.json.decode(line, type=tuple[str, Figures]) for line in lines)
+        self._known = dict(msgspec.json.decode(line, type=tuple[str, msgspec.Raw]) for line in lines)
 
     def get(self, name: str, make: Callable[[], Figures]) -> Figures:
         """The result of that name, made now where it is not there."""
-        found = self._known.get(name)
-        if found is None:
-            self._known[name] = found = make()
-            with self._path.open("ab") as out:
-                out.write(msgspec.json.encode((name, found)) + b"\n")
-            sys.stderr.write(f"{name}: {found.cpu:.1f} CPU s\n")
+        return self.value(name, Figures, make)
+
+    def value(self, name: str, kind: type[T], make: Callable[[], T]) -> T:
+        """The same for results of another kind."""
+        known = self._known.get(name)
+        if known is not None:
+            return msgspec.json.decode(known, type=kind)
+        began = time.process_time()
+        found = make()
+        self._known[name] = msgspec.Raw(msgspec.json.encode(found))
+        with self._path.open("ab") as out:
+            out.write(msgspec.json.encode((name, found)) + b"\n")
+        sys.stderr.write(f"{name}: {time.process_time() - began:.1f} CPU s\n")
         return found
 
 

@@ -12,6 +12,7 @@ from benchmarks.studies.service import MIXES, SHARES, Mix, everybody, policy
 
 ATTAINMENT: Final = 0.95
 LOADS: Final = tuple(round(0.40 + 0.05 * step, 2) for step in range(17))  # of what the replicas serve
+FULL: Final = 1.0
 TUNING_SEED: Final = 1000
 
 
@@ -41,8 +42,14 @@ def most(asked: Command, arm: Arm, setting: float, mix: Mix, seed: int) -> float
 
 
 def tuned(asked: Command, arm: Arm, mix: Mix) -> float:
-    """The setting of an arm that holds the highest load for tuning's seed; the published one where they are equal."""
-    return max(arm.settings, key=lambda setting: most(asked, arm, setting, mix, TUNING_SEED))
+    """The setting of an arm that holds the highest load for tuning's seed; of those the one that serves most tokens at
+    full load, and the published one where they are equal."""
+
+    def worth(setting: float) -> tuple[float, float]:
+        full = at_load(asked, arm, setting, mix, FULL, TUNING_SEED)
+        return most(asked, arm, setting, mix, TUNING_SEED), round(full.tokens)
+
+    return max(arm.settings, key=worth)
 
 
 def main() -> None:

@@ -288,10 +288,7 @@ class Policy(Struct, frozen=True):
 
     def tier(self, name: str) -> Tier:
         """The tier of that name; KeyError where there is none."""
-        for tier in self.tiers:
-            if tier.name == name:
-                return tier
-        raise KeyError(name)
+        return {tier.name: tier for tier in self.tiers}[name]
 
     def tenant(self, name: str) -> Tenant:
         """The tenant of that name; KeyError where there is none."""
