@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from plimsoll.diagnosis.curves import LinearSum
+from plimsoll.diagnosis.curves import Stays
 from plimsoll.diagnosis.timeparts import COLUMN, Part, TimeParts
 from plimsoll.diagnosis.visits import Floats, Ints, Visits
 
@@ -76,6 +76,8 @@ def _queued(visits: Visits, parts: TimeParts, rows: Ints) -> Floats:
     wait = parts.seconds[rows, COLUMN[Part.GATEWAY_QUEUE]]
     for pool in np.unique(visits.pool.codes[rows]):
         here = np.flatnonzero((visits.pool.codes[rows] == pool) & (wait > 0.0))
+        if not here.size:
+            continue
         by_row[here] = wait[here, None] * _held(visits, parts, rows[here], int(pool))
     return by_row
 
@@ -88,11 +90,8 @@ def _held(visits: Visits, parts: TimeParts, rows: Ints, pool: int) -> Floats:
     waited_from, waited_to = visits.arrived[rows], np.fmax(visits.dispatched[rows], visits.arrived[rows])
     waited_to = np.where(np.isnan(visits.dispatched[rows]), visits.finished[rows], waited_to)
     kept = _kept_by(visits, parts, running, end - start)
-    shares = np.zeros((len(rows), kept.shape[1]))
-    for column in range(kept.shape[1]):
-        some = np.flatnonzero(kept[:, column] > 0.0)
-        held = LinearSum(start[some], end[some], size[some] * kept[some, column])
-        shares[:, column] = np.maximum(0.0, held.until(waited_to) - held.until(waited_from))
+    held = Stays(start, end, waited_from, waited_to)
+    shares = np.column_stack([held.integral(size * kept[:, column]) for column in range(kept.shape[1])])
     whole = shares.sum(axis=1)
     empty = whole <= 0.0  # nobody ran: it waited for its own turn only
     shares[empty, visits.tenant.codes[rows][empty]] = 1.0

@@ -56,6 +56,32 @@ class LinearSum:
         return edges
 
 
+class Stays:
+    """Visits [start, end) of which many amounts are asked within the same times [since, until]: sorted once for all."""
+
+    def __init__(self, start: Floats, end: Floats, since: Floats, until: Floats) -> None:
+        self._origin = float(start.min()) if start.size else 0.0
+        at = np.concatenate((start, end)) - self._origin
+        self._order = np.argsort(at, kind="stable")
+        self._edges: Floats = at[self._order]
+        self._widths = np.diff(self._edges)
+        self._times = (since - self._origin, until - self._origin)
+        self._places = [np.searchsorted(self._edges, when, side="right") for when in self._times]
+
+    def integral(self, amount: Floats) -> Floats:
+        """Over each of the times, the integral of Σ of the amounts of those visits that are there."""
+        if not self._edges.size or not amount.any():
+            return np.zeros(self._times[0].shape)
+        level = np.concatenate(([0.0], np.cumsum(np.concatenate((amount, -amount))[self._order])))
+        area = np.concatenate(([0.0], np.cumsum(self._widths * level[1:-1])))
+        low, high = (
+            np.where(place == 0, 0.0, area[place - 1] + level[place] * (when - self._edges[place - 1]))
+            for place, when in zip(self._places, self._times, strict=True)
+        )
+        result: Floats = np.maximum(0.0, high - low)
+        return result
+
+
 class Running:
     """A quantity that piles up at instants: Σ of amounts up to t."""
 
