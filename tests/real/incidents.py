@@ -97,7 +97,7 @@ def read_slowly(target: Gateway, seconds: float, num: int = 6) -> None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)  # else loopback's buffers take it all
             client.connect((host, int(port)))
-            body = _body(48, 100, logprobs=5)  # more bytes than buffers take
+            body = _body(48, 300, logprobs=5)  # more bytes than buffers take
             head = "".join(f"{name}: {value}\r\n" for name, value in _headers(VICTIM).items())
             head += f"host: {host}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
             client.sendall(f"POST /v1/completions HTTP/1.1\r\n{head}{body}".encode())
