@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from plimsoll.policy.section import Section
-
 
 class TierClasses(Struct, frozen=True):
     """Classes of pools, the one to try first first."""
@@ -13,28 +11,6 @@ class TierClasses(Struct, frozen=True):
     usual: tuple[str, ...]
     healthy: tuple[str, ...]  # while every budget of the tenant is healthy
     spent: tuple[str, ...]  # while one of them calls for action
-
-
-def read_classes(tier: Section) -> TierClasses | None:
-    """Of one tier; None where it says nothing, and may use every pool."""
-    section = tier.section("classes")
-    if section is None:
-        return None
-    section.required("usual")
-    usual = _names(section, "usual")
-    healthy, spent = (_names(section, key) or usual for key in ("healthy", "spent"))
-    section.done()
-    return TierClasses(usual, healthy, spent) if usual else None
-
-
-def _names(section: Section, key: str) -> tuple[str, ...]:
-    found: list[str] = []
-    for name, line in section.texts(key):
-        if name in found:
-            section.faults.add(section.at(key), line, f"{name} is given twice")
-        else:
-            found.append(name)
-    return tuple(found)
 
 
 def in_order(classes: tuple[str, ...], pool_class: str) -> int:

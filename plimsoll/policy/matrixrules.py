@@ -1,10 +1,32 @@
-"""What must fit together where tiers name classes of pools."""
+"""Reads which classes of pools a tier may use, and says what of it does not fit together."""
 
-from plimsoll.policy.matrix import columns, in_order
+from plimsoll.policy.matrix import TierClasses, columns, in_order
 from plimsoll.policy.objective import Sli
 from plimsoll.policy.policy import Pool, Tier
 from plimsoll.policy.section import Section
 from plimsoll.units import format_duration
+
+
+def read_classes(tier: Section) -> TierClasses | None:
+    """Of one tier; None where it says nothing, and may use every pool."""
+    section = tier.section("classes")
+    if section is None:
+        return None
+    section.required("usual")
+    usual = _names(section, "usual")
+    healthy, spent = (_names(section, key) or usual for key in ("healthy", "spent"))
+    section.done()
+    return TierClasses(usual, healthy, spent) if usual else None
+
+
+def _names(section: Section, key: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for name, line in section.texts(key):
+        if name in found:
+            section.faults.add(section.at(key), line, f"{name} is given twice")
+        else:
+            found.append(name)
+    return tuple(found)
 
 
 def check_matrix(top: Section, tiers: tuple[Tier, ...], pools: tuple[Pool, ...]) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from plimsoll.policy.matrix import read_classes
+from plimsoll.policy.matrixrules import read_classes
 from plimsoll.policy.objective import RUN, Objective, Origin, RunObjective, Sli
 from plimsoll.policy.policy import CAPABLE, Service, Tier, UpstreamTrust
 from plimsoll.policy.section import Section
