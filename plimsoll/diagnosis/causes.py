@@ -6,17 +6,21 @@ engines' own metrics tell is in `enginecauses.py`.
 """
 
 from collections.abc import Callable, Iterable
-from statistics import median
 from typing import Final
 
-from plimsoll.diagnosis.case import ACCUSE, SHARED, SLOWER, Case, Cause, Found, cause_of
+from plimsoll.diagnosis.case import ACCUSE, SHARED, SLOWER, Case, Cause, cause_of
 from plimsoll.diagnosis.enginecauses import engine_causes
+from plimsoll.diagnosis.growth import (
+    MISSING,
+    growth,
+    has_longer_prompts,
+    lost_hits,
+    one_alone_grew,
+    usual_growth,
+)
 from plimsoll.diagnosis.remedies import CauseKind
-from plimsoll.diagnosis.signals import ReplicaSignal, TenantSignal
+from plimsoll.diagnosis.signals import ReplicaSignal
 from plimsoll.diagnosis.timeparts import Part
-
-LONG: Final = 4096
-"""Tokens from which a prompt is long whatever others send."""
 
 
 def causes(case: Case) -> tuple[Cause, ...]:
@@ -39,33 +43,12 @@ def _neighbours(case: Case) -> Iterable[Cause]:
             f"{share:.0%} of the extra waiting was behind {name}'s requests",
             f"waiting and others' prompts are {waited:.0%} of what slow requests took longer",
         )
-        grew = _growth(signal)
-        kind = CauseKind.NEIGHBOUR_LONG_PROMPTS if _has_longer_prompts(case, signal) else CauseKind.NEIGHBOUR_SURGE
+        grew = growth(signal)
+        kind = CauseKind.NEIGHBOUR_LONG_PROMPTS if has_longer_prompts(case, signal) else CauseKind.NEIGHBOUR_SURGE
         strength = min(1.0, 0.55 + 0.45 * grew[0]) if case.victim else grew[0]
         yield cause_of(
             kind, name, (waited * case.attributed * min(1.0, share / 0.6) * strength, (*told, *grew[1]), grew[2])
         )
-
-
-def _growth(signal: TenantSignal) -> Found:
-    """How much more a tenant sends than before: 0 (no more) to 1 (twice or more)."""
-    if signal.appeared:
-        return 1.0, (f"{signal.name} sent next to nothing before",), ()
-    if signal.prompt_rate is None:
-        return 0.0, (), ("the log has no time before to compare with",)
-    told = f"{signal.name} sent {signal.prompt_rate:.1f} times the prompt tokens a second of before"
-    strength = max(0.0, min(1.0, signal.prompt_rate - 1.0))
-    return (strength, (told,), ()) if signal.prompt_rate > 1.2 else (0.0, (), (told,))
-
-
-def _has_longer_prompts(case: Case, signal: TenantSignal) -> bool:
-    """Whether growth is in length rather than in number; of who is new, whether its prompts are far above others'."""
-    if signal.prompt is None:
-        others = [each for each in case.signals.tenants if each.name != signal.name and each.prompt_during is not None]
-        num = sum(each.num_during for each in others)
-        mean = sum((each.prompt_during or 0.0) * each.num_during for each in others) / num if num else LONG / 4
-        return (signal.prompt_during or 0.0) >= min(LONG, 4 * mean)
-    return signal.prompt >= 1.5 and (signal.rate is None or signal.prompt > signal.rate)
 
 
 # --- the tenant itself -----------------------------------------------------------------------------------------------
@@ -85,15 +68,9 @@ def _itself(case: Case) -> Iterable[Cause]:
         told = f"its answers are {signal.output:.1f} times as long as before"
         yield cause_of(CauseKind.OWN_LONGER_ANSWERS, case.victim, (mix, (told, f"length explains {mix:.0%}"), ()))
     if signal.rate is not None and signal.rate >= 1.5 and own > 0.0:
-        share = waited * min(1.0, own / 0.6) * max(0.0, min(1.0, signal.rate / _usual_growth(case) - 1.0))
+        share = waited * min(1.0, own / 0.6) * max(0.0, min(1.0, signal.rate / usual_growth(case, case.victim) - 1.0))
         told = f"it sends {signal.rate:.1f} times the requests of before, and {own:.0%} of the waiting is for itself"
         yield cause_of(CauseKind.OWN_SURGE, case.victim, (share, (told,), ()))
-
-
-def _usual_growth(case: Case) -> float:
-    """Requests of the middle one of the other tenants, during ÷ before, at least 1: growing with all is no surge."""
-    others = [each.rate for each in case.signals.tenants if each.name != case.victim and each.rate is not None]
-    return max(1.0, median(others)) if others else 1.0
 
 
 # --- engines ---------------------------------------------------------------------------------------------------------
@@ -110,10 +87,8 @@ def _misses(case: Case) -> Iterable[Cause]:
     prefill = case.excess.share(Part.OWN_PREFILL, Part.OTHERS_PREFILL, Part.ENGINE_QUEUE, Part.GATEWAY_QUEUE)
     prefill += case.excess.mix_share
     for signal in case.signals.tenants:
-        if signal.hits is None or signal.hits_before is None or signal.hits_before < 128:
-            continue
-        lost = 1.0 - signal.hits / signal.hits_before
-        if lost >= 0.3:
+        lost = lost_hits(signal)
+        if lost >= MISSING:
             told = f"{signal.name}'s prompts found {signal.hits_before:.0f} tokens each in the prefix cache, "
             told += f"and {signal.hits:.0f} now"
             yield cause_of(CauseKind.CACHE_MISSES, signal.name, (min(1.0, prefill) * min(1.0, 1.2 * lost), (told,), ()))
@@ -158,13 +133,18 @@ def _stalled(case: Case, signal: ReplicaSignal) -> Iterable[Cause]:
 
 
 def _engines(case: Case) -> Iterable[Cause]:
-    """All replicas slower than they were: one of several causes that only the engines' own metrics tell apart."""
+    """All replicas slower than they were: one of several causes that only the engines' own metrics tell apart.
+
+    Prompts that must be computed anew lengthen prefill and queues, and make steps look a little slower than they are:
+    what the prefix cache lost is not the engines' doing.
+    """
     pairs = [(r.pace_during, r.pace_before) for r in case.signals.replicas if r.num_during]
     known = [(during, before) for during, before in pairs if during is not None and before is not None]
     if not known or not all(during >= SLOWER * before for during, before in known):
         return
     worst = max(during / before for during, before in known)
-    share = case.excess.share(Part.DECODE, Part.OWN_PREFILL) + case.excess.share(*SHARED) * (1.0 - _grown(case))
+    waited = case.excess.share(Part.OWN_PREFILL) + case.excess.share(*SHARED) * (1.0 - _grown(case))
+    share = case.excess.share(Part.DECODE) + waited * (1.0 - max(map(lost_hits, case.signals.tenants), default=0.0))
     told = f"every replica's steps take up to {worst:.1f} times as long as before"
     if case.engines and all(each.num_starts for each in case.engines):
         anew = "every replica was started anew at that time"
@@ -177,7 +157,7 @@ def _engines(case: Case) -> Iterable[Cause]:
 def _grown(case: Case) -> float:
     """How much of the waiting lies behind somebody who sends more than before: that is not the engines' doing."""
     shares = [
-        share * _growth(signal)[0] * case.attributed
+        share * growth(signal)[0] * case.attributed
         for name, share in case.culprits.items()
         if (signal := case.signals.tenant(name)) is not None
     ]
@@ -223,26 +203,12 @@ def _overload(case: Case) -> Iterable[Cause]:
     waited = case.excess.share(*SHARED)
     load = case.signals.load
     top = max(case.culprits.values(), default=0.0)
-    if load is not None and load >= 1.2 and waited >= ACCUSE and not _one_alone_grew(case):
+    if load is not None and load >= 1.2 and waited >= ACCUSE and not one_alone_grew(case):
         told = f"{load:.1f} times the tokens a second of before, from several tenants"
         spread = max(0.0, 1.0 - top)
         yield cause_of(
             CauseKind.OVERLOAD, "", (waited * min(1.0, load - 1.0 + 0.3) * min(1.0, 1.4 * spread), (told,), ())
         )
-
-
-GREW: Final = 1.2
-"""Requests, or prompt tokens, so many times those of before are more."""
-
-
-def _one_alone_grew(case: Case) -> bool:
-    """Whether one tenant sends more and others are known not to: what is too much is then not the load of all."""
-    known = [
-        each.appeared or max(each.rate or 0.0, each.prompt_rate or 0.0) >= GREW
-        for each in case.signals.tenants
-        if each.appeared or each.rate is not None
-    ]
-    return len(known) >= 2 and sum(known) == 1
 
 
 _CANDIDATES: Final[tuple[Callable[[Case], Iterable[Cause]], ...]] = (

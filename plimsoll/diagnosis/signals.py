@@ -71,12 +71,12 @@ def signals(
 ) -> Signals:
     """`before` and `during` are rows by arrival; `spans` how many seconds each time lasted (0.0: there is none).
 
-    `during` may begin sooner than the change at `since`, with those who were there when it came; replicas are looked at
-    from the change on.
+    `during` may begin sooner than the change at `since`, with those who were there when it came; replicas, and what
+    their prefix caches had, are looked at from the change on.
     """
     tenants = [
         _tenant(visits, name, before[visits.tenant.codes[before] == code], during[visits.tenant.codes[during] == code],
-                spans)
+                (*spans, since))
         for code, name in enumerate(visits.tenant.names)
     ]  # fmt: skip
     changed = during[visits.arrived[during] >= since]
@@ -97,10 +97,12 @@ def _path(rtt: Floats, retransmits: Floats, before: Ints, during: Ints) -> PathS
     return PathSignal(now / usual, again, again_before)
 
 
-def _tenant(visits: Visits, name: str, before: Ints, during: Ints, spans: tuple[float, float]) -> TenantSignal:
+def _tenant(visits: Visits, name: str, before: Ints, during: Ints, times: tuple[float, float, float]) -> TenantSignal:
+    """`times`: s before, s during, the instant of the change."""
+    spans, since = times[:2], times[2]
     prompt, output = visits.prompt.astype(float), visits.output.astype(float)
     answered_before, answered = before[output[before] > 0], during[output[during] > 0]
-    hits_before, hits = _hits(visits, before), _hits(visits, during)
+    hits_before, hits = _hits(visits, before), _hits(visits, during[visits.arrived[during] >= since])
     had_before = spans[0] > 0.0
     return TenantSignal(
         name=name,

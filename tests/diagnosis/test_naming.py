@@ -2,15 +2,19 @@
 
 from itertools import pairwise
 
+import numpy as np
 from msgspec.structs import replace
 
 from plimsoll.diagnosis.causes import causes
 from plimsoll.diagnosis.diagnose import _incident
+from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.shift import Change, Stretch
-from plimsoll.diagnosis.signals import ReplicaSignal
+from plimsoll.diagnosis.signals import ReplicaSignal, signals
 from plimsoll.diagnosis.timeparts import Part
-from tests.diagnosis.cases import NEIGHBOUR, QUIET, SELF, VICTIM, case, every_cause
+from plimsoll.diagnosis.visits import visits_of
+from tests.analytics.records import record
+from tests.diagnosis.cases import NEIGHBOUR, QUIET, SELF, SLOWER, VICTIM, case, every_cause
 
 
 def changes(*stretches: tuple[float, int, float]) -> tuple[Change, ...]:
@@ -63,6 +67,24 @@ def test_who_grows_as_all_do_is_no_surge() -> None:
     assert causes(alone)[0].kind == CauseKind.OWN_SURGE
     alike = case(WAITED, replace(SELF, rate=2.5), replace(QUIET, rate=2.4), culprits={VICTIM: 0.8}, load=2.4)
     assert CauseKind.OWN_SURGE not in {each.kind for each in causes(alike)}
+
+
+def test_prompts_that_the_cache_lost_are_not_the_engines_doing() -> None:
+    """Long prefills make every step look 1.3 times as long; where nothing was lost, engines are what is left."""
+    looks = tuple([replace(each, pace_during=1.3) for each in SLOWER])
+    waited = {Part.ENGINE_QUEUE: 5.0, Part.OTHERS_PREFILL: 1.5, Part.DECODE: 0.5}
+    lost = replace(SELF, hits=1900.0, hits_before=4070.0)
+    for signal, kind in ((lost, CauseKind.CACHE_MISSES), (SELF, CauseKind.SLOWER_ENGINES)):
+        assert causes(case(waited, signal, replicas=looks))[0].kind is kind
+
+
+def test_hits_are_counted_from_the_change_on() -> None:
+    """Who was there when the change came still found its prompt in the cache."""
+    rows = [replace(record(n, 5.0 * n), prompt_tokens=3000, cached_tokens=2000 if n < 80 else 0) for n in range(120)]
+    visits = visits_of(rows)
+    times = np.arange(40), np.arange(40, 120), (200.0, 400.0)
+    (found,) = signals(visits, time_parts(visits, {}), *times, since=float(visits.arrived[80])).tenants
+    assert (found.hits_before, found.hits) == (2000.0, 0.0)
 
 
 def test_a_replica_that_is_as_fast_as_it_was_is_not_slow_beside_one_that_hardly_runs() -> None:
