@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf
 from statistics import median
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,6 @@ from plimsoll.policy.objective import Objective, Origin, Sli
 from plimsoll.policy.policy import Policy, UpstreamTrust
 from plimsoll.requestlog.record import Record
 from plimsoll.sim.arrival import Arrival
-from plimsoll.sim.replica import Replica
 from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.tenantprofile import Lengths, TenantProfile
 from plimsoll.sim.workload import Workload
@@ -126,14 +125,14 @@ def run(seed: int, fault: Fault = NONE, policy: Policy = MEASURED, claimed: floa
         policy, _KNOWN, _saying(traffic(seed, fault), claimed), lambda settle: rows.append(settle.record)
     )
     simulation.run(EPOCH + FAULT[0])
-    replicas = [cast(Replica, each) for each in simulation.fleet.replicas]
-    usual = [replica._steps for replica in replicas]
-    for replica in replicas:
+    usual = []
+    for number, replica in enumerate(simulation.fleet.replicas):
         factor = fault.pace * replica.profile.host_factor
-        replica._steps = StepTime(msgspec.structs.replace(replica.profile, host_factor=factor))
+        steps = StepTime(msgspec.structs.replace(replica.profile, host_factor=factor))
+        usual.append(simulation.fleet.retime(number, steps))
     simulation.run(EPOCH + FAULT[1])
-    for replica, steps in zip(replicas, usual, strict=True):
-        replica._steps = steps
+    for number, steps in enumerate(usual):
+        simulation.fleet.retime(number, steps)
     simulation.run()
     return [row for row in rows if row.tenant != "crowd"]
 

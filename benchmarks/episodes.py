@@ -30,12 +30,10 @@ from plimsoll.policy.document import parse
 from plimsoll.policy.policy import Policy
 from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.requestlog.record import Record
-from plimsoll.sim.engine import Engine
 from plimsoll.sim.gate import GatedReplica
 from plimsoll.sim.kvtiers import TieredKv
 from plimsoll.sim.outage import Outage
 from plimsoll.sim.randomness import stream
-from plimsoll.sim.replica import Replica
 from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.speculation import Drafting
 from plimsoll.sim.stepping import SteppingReplica
@@ -201,24 +199,19 @@ def _with_experts(**changes: object) -> Fault:
     """Other experts' figures in every replica's steps."""
 
     def happen(simulation: Simulation) -> Callable[[], None]:
-        replicas = [cast(Replica, inner_of(each)) for each in simulation.fleet.replicas]
-        usual = [replica._steps for replica in replicas]
-        for replica in replicas:
+        usual = []
+        for number, replica in enumerate(simulation.fleet.replicas):
             moe = msgspec.structs.replace(cast(MixtureOfExperts, replica.profile.moe), **changes)
-            replica._steps = StepTime(msgspec.structs.replace(replica.profile, moe=moe))
+            steps = StepTime(msgspec.structs.replace(replica.profile, moe=moe))
+            usual.append(simulation.fleet.retime(number, steps))
 
         def mend() -> None:
-            for replica, steps in zip(replicas, usual, strict=True):
-                replica._steps = steps
+            for number, steps in enumerate(usual):
+                simulation.fleet.retime(number, steps)
 
         return mend
 
     return happen
-
-
-def inner_of(engine: Engine) -> Engine:
-    """The engine behind the gate, where there is one."""
-    return engine.inner if isinstance(engine, GatedReplica) else engine
 
 
 def _imbalance(plan: Plan) -> None:
@@ -325,18 +318,18 @@ def _wakes(seconds: float, numbers: range, factor: float = 1.0) -> Fault:
 
     def happen(simulation: Simulation) -> Callable[[], None]:
         gates = [cast(GatedReplica, simulation.fleet.replicas[number]) for number in numbers]
-        inner = [cast(Replica, gate.inner) for gate in gates]
-        usual = [replica._steps for replica in inner]
-        for gate, replica in zip(gates, inner, strict=True):
+        usual = []
+        for number, gate in zip(numbers, gates, strict=True):
             gate._warm_at = simulation.now + seconds
             gate._started_at = simulation.now
             gate._num_wakes += 1
-            factors = replica.profile.host_factor * factor
-            replica._steps = StepTime(msgspec.structs.replace(replica.profile, host_factor=factors))
+            factors = gate.inner.profile.host_factor * factor
+            steps = StepTime(msgspec.structs.replace(gate.inner.profile, host_factor=factors))
+            usual.append(simulation.fleet.retime(number, steps))
 
         def mend() -> None:
-            for replica, steps in zip(inner, usual, strict=True):
-                replica._steps = steps
+            for number, steps in zip(numbers, usual, strict=True):
+                simulation.fleet.retime(number, steps)
 
         return mend
 
@@ -463,14 +456,14 @@ def _run(
     )
     simulation.run(EPOCH + BEGINS)
     mend = [fault(simulation) for fault in plan.faults]
-    usual = {number: cast(Replica, inner_of(simulation.fleet.replicas[number])) for number in plan.pace}
-    steps = {number: replica._steps for number, replica in usual.items()}
-    for number, replica in usual.items():
-        factor = plan.pace[number] * replica.profile.host_factor
-        replica._steps = StepTime(msgspec.structs.replace(replica.profile, host_factor=factor))  # a fault of the engine
+    usual = {}
+    for number, pace in plan.pace.items():  # a fault of the engine
+        profile = simulation.fleet.profiles[number]
+        slower = StepTime(msgspec.structs.replace(profile, host_factor=pace * profile.host_factor))
+        usual[number] = simulation.fleet.retime(number, slower)
     simulation.run(EPOCH + ENDS)
-    for number, replica in usual.items():
-        replica._steps = steps[number]
+    for number, steps in usual.items():
+        simulation.fleet.retime(number, steps)
     for undo in mend:
         undo()
     simulation.run()

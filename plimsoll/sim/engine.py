@@ -92,6 +92,11 @@ class Engine:
         """What it would say of itself. Call `advance(at)` before."""
         raise NotImplementedError
 
+    def retime(self, steps: StepTime) -> StepTime:
+        """Take another time for its steps, from the next one on: a fault, or its end; the one of before."""
+        before, self._steps = self._steps, steps
+        return before
+
     def work(self) -> Work:
         """The step that runs now, at the instant last advanced to."""
         raise NotImplementedError

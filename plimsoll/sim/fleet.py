@@ -7,6 +7,7 @@ from math import inf
 from msgspec import structs
 
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import StepTime
 from plimsoll.errors import ProfileError
 from plimsoll.governor.decisions import Reassign
 from plimsoll.governor.events import ReplicaReport, ReplicasReported
@@ -124,6 +125,13 @@ class Fleet:
         for number in self.down:
             reports[number] = structs.replace(reports[number], healthy=False)
         return tuple(reports)
+
+    def retime(self, number: int, steps: StepTime) -> StepTime:
+        """Let a replica's steps take another time from the next one on; the one of before."""
+        replica = self.replicas[number]
+        before = replica.retime(steps)
+        self.wakes.set(number, replica.next_at())
+        return before
 
     def counts(self, number: int) -> Counts:
         """What a replica has done so far, those processes among it that failed since."""

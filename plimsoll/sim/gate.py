@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from plimsoll.engine.features import Lora
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.engine.steptime import StepTime
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.requestlog.enginestate import EngineState
 from plimsoll.sim.engine import Counts, Engine
@@ -161,6 +162,10 @@ class GatedReplica(Engine):
         """As the engine inside, with those before the gate among the waiting."""
         told = self.inner.report(at)
         return replace(told, waiting=(told.waiting or 0) + len(self._held))
+
+    def retime(self, steps: StepTime) -> StepTime:
+        """See `Engine`."""
+        return self.inner.retime(steps)
 
     def state(self) -> EngineState:
         """As the engine inside, with adapters, its starts, and KV brought up from below."""

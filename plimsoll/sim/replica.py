@@ -138,6 +138,12 @@ class Replica(Engine):
             batch.prefix_hits if caching else None, batch.num_preemptions, self.profile.max_context,
         )  # fmt: skip
 
+    def retime(self, steps: StepTime) -> StepTime:
+        """See `Engine`. What was foreseen of steps to come is forgotten."""
+        before, self._steps = self._steps, steps
+        self._steady, self._quiet_at = False, -inf
+        return before
+
     def work(self) -> Work:
         """See `Engine`."""
         return Work(len(self.batch.decoding), self.batch.context, 0, self.batch.num_made)

@@ -2,10 +2,12 @@
 
 from math import inf
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
+from plimsoll.engine.steptime import StepTime
 from plimsoll.sim.job import Job, Output
 from plimsoll.sim.replica import Replica
 
@@ -64,3 +66,25 @@ def test_whoever_comes_meanwhile_finds_the_step_that_runs() -> None:
     assert middle < replica.step_ends_at() < first
     replica.submit(middle, Job(2, 100, 1))
     assert replica.next_at() == first
+
+
+@settings(max_examples=60)
+@given(st.sampled_from((0.3, 4.0)), st.floats(0.0, 1.2), st.integers(0, 40))
+def test_another_pace_holds_from_the_next_step_on_however_often_it_wakes(factor: float, at: float, beside: int) -> None:
+    """Slower, it must not wait for an instant that is over; faster, not for one that it has foreseen too late."""
+    told = []
+    for every_step in (False, True):
+        run = Run([], every_step=every_step)
+        if beside:
+            run.replica.submit(0.0, Job(1, 10, beside))
+        run.replica.submit(0.0, Job(2, 8000, 3))
+        run.advance(at)
+        run.note(run.replica.advance(at))
+        run.replica.retime(StepTime(msgspec.structs.replace(PROFILE, host_factor=factor)))
+        for _ in range(500):
+            if run.wakes_at() == inf:
+                break
+            run.advance(run.wakes_at())
+        assert run.wakes_at() == inf
+        told.append(run.told)
+    assert told[0] == told[1]
