@@ -14,6 +14,8 @@ ACCUSE: Final = 0.3
 """Likelihood below which nothing is named as the cause."""
 SLOWER: Final = 1.25
 """A pace so many times another one is slower."""
+MORE: Final = 1.2
+"""Requests, or tokens, so many times those of before are more."""
 WAITING: Final = (Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.KV_PRESSURE)
 SHARED: Final = (*WAITING, Part.OTHERS_PREFILL)
 """Parts of a request's time that others may have made."""
@@ -45,6 +47,19 @@ class Case(Struct, frozen=True):
     adapter_share: float = 0.0  # of the slow requests, those that need an adapter
     unserved: float = 0.0  # of the bad requests, those refused because no replica was up
     behind: dict[Part, float] = {}  # share of the excess in our queue for requests that a stall, or a client, kept
+
+    @property
+    def crowded(self) -> float:
+        """Share of the excess that others may have made: waiting, their prompts, and decoding in fuller batches."""
+        batch = self.excess.share(Part.DECODE) if self._batches_are_fuller else 0.0
+        return self.excess.share(*SHARED) + batch
+
+    @property
+    def _batches_are_fuller(self) -> bool:
+        """Whether more is sent than before and steps take as long as the model says of such batches, as they did."""
+        paces = [(each.pace_before, each.pace_during) for each in self.signals.replicas if each.num_during]
+        as_before = [before and during and during < SLOWER * before for before, during in paces]
+        return (self.signals.load or 0.0) >= MORE and bool(as_before) and all(as_before)
 
     def share_with_queue(self, part: Part) -> float:
         """Share of the excess in a part, and in our queue for requests that it kept."""

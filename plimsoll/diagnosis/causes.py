@@ -8,19 +8,24 @@ engines' own metrics tell is in `enginecauses.py`.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from plimsoll.diagnosis.case import ACCUSE, SHARED, SLOWER, Case, Cause, cause_of
+from plimsoll.diagnosis.case import ACCUSE, MORE, SHARED, SLOWER, Case, Cause, cause_of
 from plimsoll.diagnosis.enginecauses import engine_causes
 from plimsoll.diagnosis.growth import (
     MISSING,
+    added_share,
     growth,
     has_longer_prompts,
     lost_hits,
     one_alone_grew,
+    sent_share,
     usual_growth,
 )
 from plimsoll.diagnosis.remedies import CauseKind
-from plimsoll.diagnosis.signals import ReplicaSignal
+from plimsoll.diagnosis.signals import ReplicaSignal, TenantSignal
 from plimsoll.diagnosis.timeparts import Part
+
+LONGER: Final = 1.4
+"""Prompts, or answers, so many times as long as before are longer."""
 
 
 def causes(case: Case) -> tuple[Cause, ...]:
@@ -34,7 +39,7 @@ def causes(case: Case) -> tuple[Cause, ...]:
 
 
 def _neighbours(case: Case) -> Iterable[Cause]:
-    waited = case.excess.share(*SHARED)
+    waited = case.crowded
     for name, share in case.culprits.items():
         signal = case.signals.tenant(name)
         if name == case.victim or signal is None or share * waited < ACCUSE / 2:
@@ -43,12 +48,21 @@ def _neighbours(case: Case) -> Iterable[Cause]:
             f"{share:.0%} of the extra waiting was behind {name}'s requests",
             f"waiting and others' prompts are {waited:.0%} of what slow requests took longer",
         )
-        grew = growth(signal)
-        kind = CauseKind.NEIGHBOUR_LONG_PROMPTS if has_longer_prompts(case, signal) else CauseKind.NEIGHBOUR_SURGE
+        grew = growth(signal, usual_growth(case, name, "prompt_rate"))
+        longer = has_longer_prompts(case, signal)
+        if case.victim and not longer and not _may_be_a_surge(case, signal, grew[0]):
+            continue
+        kind = CauseKind.NEIGHBOUR_LONG_PROMPTS if longer else CauseKind.NEIGHBOUR_SURGE
         strength = min(1.0, 0.55 + 0.45 * grew[0]) if case.victim else grew[0]
         yield cause_of(
             kind, name, (waited * case.attributed * min(1.0, share / 0.6) * strength, (*told, *grew[1]), grew[2])
         )
+
+
+def _may_be_a_surge(case: Case, signal: TenantSignal, grew: float) -> bool:
+    """Whether a neighbour sends more than before, and than all do; where nothing is known of before, most of all."""
+    unknown = signal.prompt_rate is None and not signal.appeared
+    return sent_share(case, signal) >= 0.5 if unknown else grew > 0.0
 
 
 # --- the tenant itself -----------------------------------------------------------------------------------------------
@@ -60,17 +74,27 @@ def _itself(case: Case) -> Iterable[Cause]:
         return
     own = case.culprits.get(case.victim, 0.0)
     waited, mix = case.excess.share(*SHARED), case.excess.mix_share
-    if signal.prompt is not None and signal.prompt >= 1.4:
+    if signal.prompt is not None and signal.prompt >= LONGER:
         share = min(1.0, mix + case.excess.share(Part.OWN_PREFILL) + waited * own)
         told = f"its prompts are {signal.prompt:.1f} times as long as before"
         yield cause_of(CauseKind.OWN_LONGER_PROMPTS, case.victim, (share, (told, f"length explains {mix:.0%}"), ()))
-    if signal.output is not None and signal.output >= 1.4:
+    if signal.output is not None and signal.output >= LONGER:
         told = f"its answers are {signal.output:.1f} times as long as before"
-        yield cause_of(CauseKind.OWN_LONGER_ANSWERS, case.victim, (mix, (told, f"length explains {mix:.0%}"), ()))
-    if signal.rate is not None and signal.rate >= 1.5 and own > 0.0:
-        share = waited * min(1.0, own / 0.6) * max(0.0, min(1.0, signal.rate / usual_growth(case, case.victim) - 1.0))
+        beyond = signal.output / usual_growth(case, case.victim, "output") - 1.0
+        share = mix * (0.5 + 0.5 * max(0.0, min(1.0, beyond / (LONGER - 1.0))))  # everybody's are: half its own doing
+        yield cause_of(CauseKind.OWN_LONGER_ANSWERS, case.victim, (share, (told, f"length explains {mix:.0%}"), ()))
+    yield from _surge(case, signal, own)
+
+
+def _surge(case: Case, signal: TenantSignal, own: float) -> Iterable[Cause]:
+    """Waiting for itself, or for others who send what they always did while it sends more."""
+    added = added_share(case, case.victim)
+    if signal.rate is not None and signal.rate >= 1.5 and max(own, added) > 0.0:
+        beyond = max(0.0, min(1.0, signal.rate / usual_growth(case, case.victim) - 1.0))
         told = f"it sends {signal.rate:.1f} times the requests of before, and {own:.0%} of the waiting is for itself"
-        yield cause_of(CauseKind.OWN_SURGE, case.victim, (share, (told,), ()))
+        more = f"of the prompt tokens a second that were added {added:.0%} are its own"
+        share = case.crowded * min(1.0, max(own, added) / 0.6) * beyond
+        yield cause_of(CauseKind.OWN_SURGE, case.victim, (share, (told, more), ()))
 
 
 # --- engines ---------------------------------------------------------------------------------------------------------
@@ -78,9 +102,20 @@ def _itself(case: Case) -> Iterable[Cause]:
 
 def _pressure(case: Case) -> Iterable[Cause]:
     share = case.excess.share(Part.KV_PRESSURE)
+    if _answers_of_all_grew(case):
+        share /= max(share, 1.0 - case.excess.mix_share)
     if share >= ACCUSE:
         told = f"{share:.0%} of the excess is waiting for KV blocks, or was lost to preemption"
         yield cause_of(CauseKind.KV_EXHAUSTION, "", (min(1.0, 1.3 * share), (told,), ()))
+
+
+def _answers_of_all_grew(case: Case) -> bool:
+    """Whether the victim's answers grew no more than others': what fills the blocks is then not its length alone."""
+    signal = case.signals.tenant(case.victim) if case.victim else None
+    if signal is None or signal.output is None:
+        return False
+    usual = usual_growth(case, case.victim, "output")
+    return usual >= MORE and signal.output < LONGER * usual
 
 
 def _misses(case: Case) -> Iterable[Cause]:
@@ -200,14 +235,14 @@ def _paths(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _overload(case: Case) -> Iterable[Cause]:
-    waited = case.excess.share(*SHARED)
+    waited = case.crowded
     load = case.signals.load
     top = max(case.culprits.values(), default=0.0)
-    if load is not None and load >= 1.2 and waited >= ACCUSE and not one_alone_grew(case):
+    if load is not None and load >= MORE and waited >= ACCUSE and not one_alone_grew(case):
         told = f"{load:.1f} times the tokens a second of before, from several tenants"
         spread = max(0.0, 1.0 - top)
         yield cause_of(
-            CauseKind.OVERLOAD, "", (waited * min(1.0, load - 1.0 + 0.3) * min(1.0, 1.4 * spread), (told,), ())
+            CauseKind.OVERLOAD, "", (waited * min(1.0, 1.6 * (load - 1.0)) * min(1.0, 1.4 * spread), (told,), ())
         )
 
 

@@ -8,11 +8,12 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from plimsoll.diagnosis.case import Case, Cause
+from plimsoll.diagnosis.case import MORE, SHARED, Case, Cause
 from plimsoll.diagnosis.causes import causes
 from plimsoll.diagnosis.crowding import NOBODYS, waited_for
 from plimsoll.diagnosis.enginesignals import EngineSignal, States, engine_signals
@@ -20,9 +21,9 @@ from plimsoll.diagnosis.excess import Excess, excess
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.shift import Change, changes, slow_for_its_kind
-from plimsoll.diagnosis.signals import Signals, signals
+from plimsoll.diagnosis.signals import Signals, TenantSignal, signals
 from plimsoll.diagnosis.timeparts import COLUMN, Part, TimeParts
-from plimsoll.diagnosis.visits import Ints, Visits
+from plimsoll.diagnosis.visits import Floats, Ints, Visits
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.requestlog.enginestate import WINDOW
 from plimsoll.slo.outcome import Reason
@@ -38,6 +39,12 @@ INSIDE: Final = frozenset({
     CauseKind.LINK_CONTENTION, CauseKind.ADAPTER_LOADING, CauseKind.COLD_START, CauseKind.CHANGED_ENGINE,
 })  # fmt: skip
 """Root causes within engines."""
+
+
+SHARED_BY_ALL: Final = frozenset({CauseKind.OVERLOAD, CauseKind.KV_EXHAUSTION, CauseKind.PREEMPTION_STORM})
+"""Root causes that are too much for the pool as a whole: of whom or in what it shows first is chance."""
+CLOSE: Final = 0.6
+"""Share of the window within which a tenant's misses must lie to be one spell."""
 
 
 class Mechanism(StrEnum):
@@ -90,12 +97,12 @@ def diagnose(
     since, until = _incident(slow_changes)
     slow, fine, compared = _compare(visits, mine, since, until)
     more = excess(visits, divided, slow, fine, compared)
-    signal = _signals(visits, divided, slow, since, until)
+    signal = _signals(visits, divided, slow, *(_spell(visits.arrived[mine], bad) if since is None else (since, until)))
     culprits, attributed, behind = _culprits(visits, divided, slow, fine)
     engines = _engine_signals(visits, slow, since, until, states)
     case = Case(
         tenant,
-        more,
+        _without_selection(more, signal.tenant(tenant)),
         signal,
         _by_replica(visits, slow),
         culprits,
@@ -109,7 +116,7 @@ def diagnose(
     is_incident = slow.size >= MIN_BAD and (bool(worse) or bool(bad.sum() >= MIN_BAD))
     named = causes(case) if is_incident else ()
     if bad.sum() < MIN_BAD:  # slow for its kind, and hardly anything promised was missed
-        named = tuple([cause for cause in named if cause.likelihood >= SURE])
+        named = tuple([cause for cause in named if cause.likelihood >= SURE and slow.size >= 2 * MIN_BAD])
     return Diagnosis(
         tenant=tenant,
         num=int(mine.size),
@@ -151,6 +158,27 @@ def _incident(found: tuple[Change, ...]) -> tuple[float | None, float | None]:
         begun = [[found.index(begin) + 1]]
     worst = max(begun, key=lambda run: sum(stretches[i].num_bad for i in run))
     return found[worst[0] - 1].at, found[worst[-1]].at if worst[-1] < len(found) else None
+
+
+def _spell(arrived: Floats, bad: NDArray[np.bool_]) -> tuple[float | None, float | None]:
+    """Where most of the misses are close together though no change is certain (queues swing): the two ends of that.
+
+    Only to compare what was sent then with what was sent before; nobody is told that it is worse since.
+    """
+    if bad.sum() < MIN_BAD:
+        return None, None
+    begin, end = np.quantile(arrived[bad], (0.05, 0.95)).tolist()
+    first, whole = float(arrived[0]), float(arrived[-1] - arrived[0])
+    close = end - begin <= CLOSE * whole and begin - first >= (1.0 - CLOSE) / 2 * whole
+    return (begin, end) if close else (None, None)
+
+
+def _without_selection(more: Excess, own: TenantSignal | None) -> Excess:
+    """What is to be explained. Where a tenant's requests are as long as before, that slow ones are longer explains
+    nothing: the longest are the first to be late. Of an excess that is hardly anything else nothing would be left."""
+    if own is None or own.prompt is None or own.output is None or max(own.prompt, own.output) >= MORE:
+        return more
+    return msgspec.structs.replace(more, mix=np.zeros_like(more.mix)) if more.mix_share <= 0.75 else more
 
 
 def _compare(visits: Visits, mine: Ints, since: float | None, until: float | None) -> tuple[Ints, Ints, str]:
@@ -243,11 +271,13 @@ def _mechanism(case: Case, named: tuple[Cause, ...]) -> Mechanism:
     """
     if named and named[0].kind in INSIDE and named[0].likelihood >= 0.5:
         return Mechanism.COMPUTE
+    if named and named[0].kind in SHARED_BY_ALL:
+        return Mechanism.SCHEDULING
     share = case.excess.share
     if share(Part.UPSTREAM, Part.CLIENT) >= 0.5:
         return Mechanism.OUTSIDE
-    shared = share(Part.GATEWAY_QUEUE, Part.ENGINE_QUEUE, Part.KV_PRESSURE, Part.OTHERS_PREFILL)
-    own = share(Part.OWN_PREFILL, Part.DECODE, Part.STALL) + case.excess.mix_share
+    shared = case.crowded
+    own = share(Part.OWN_PREFILL, *SHARED, Part.DECODE, Part.STALL) - shared + case.excess.mix_share
     unknown = share(Part.UNKNOWN)
     others = max((value for name, value in case.culprits.items() if name != case.victim), default=0.0)
     if shared >= 0.5 and others >= 0.5 and case.victim and case.attributed >= 0.5:

@@ -13,6 +13,8 @@ from plimsoll.diagnosis.timeparts import TimeParts
 from plimsoll.diagnosis.visits import Floats, Ints, Visits
 
 MIN_ROWS: Final = 10
+SURE: Final = 2.0
+"""Standard errors by which mean lengths must differ to be another length."""
 MIN_APPEARED: Final = 3
 """Requests from which on a tenant that sent nothing before has begun to send."""
 
@@ -146,8 +148,15 @@ def _hits(visits: Visits, rows: Ints) -> float | None:
 def _mean_ratio(values: Floats, before: Ints, during: Ints) -> float | None:
     if before.size < MIN_ROWS or during.size < MIN_ROWS:
         return None
-    usual = float(values[before].mean())
-    return float(values[during].mean()) / usual if usual > 0.0 else None
+    usual, now = float(values[before].mean()), float(values[during].mean())
+    if abs(now - usual) < SURE * float(np.hypot(_error(values[before]), _error(values[during]))):
+        return 1.0  # as long as before, as far as so few tell
+    return now / usual if usual > 0.0 else None
+
+
+def _error(values: Floats) -> float:
+    """Standard error of a mean."""
+    return float(values.std()) / float(np.sqrt(values.size))
 
 
 def _rate_ratio(before: float, during: float, spans: tuple[float, float]) -> float | None:

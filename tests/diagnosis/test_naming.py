@@ -3,14 +3,15 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from msgspec.structs import replace
 
 from plimsoll.diagnosis.causes import causes
-from plimsoll.diagnosis.diagnose import _incident
+from plimsoll.diagnosis.diagnose import _incident, _spell, _without_selection
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.shift import Change, Stretch
-from plimsoll.diagnosis.signals import ReplicaSignal, signals
+from plimsoll.diagnosis.signals import ReplicaSignal, TenantSignal, signals
 from plimsoll.diagnosis.timeparts import Part
 from plimsoll.diagnosis.visits import visits_of
 from tests.analytics.records import record
@@ -85,6 +86,82 @@ def test_hits_are_counted_from_the_change_on() -> None:
     times = np.arange(40), np.arange(40, 120), (200.0, 400.0)
     (found,) = signals(visits, time_parts(visits, {}), *times, since=float(visits.arrived[80])).tenants
     assert (found.hits_before, found.hits) == (2000.0, 0.0)
+
+
+def test_who_alone_sends_more_surges_though_it_waits_for_others_too() -> None:
+    others = [replace(QUIET, name=name) for name in (NEIGHBOUR, "crane")]
+    grown = replace(SELF, num_during=300, rate=3.0, prompt_rate=3.0)
+    shares = {VICTIM: 0.3, NEIGHBOUR: 0.4, "crane": 0.3}
+    assert causes(case(WAITED, grown, *others, culprits=shares, load=2.0))[0].kind is CauseKind.OWN_SURGE
+
+
+def test_fuller_batches_are_the_load_and_not_the_engines() -> None:
+    """Steps take what the model says of so many sequences, as before; were they slower, decoding would be theirs."""
+    decoding = {Part.DECODE: 3.0, Part.OTHERS_PREFILL: 0.5}
+    grown = [replace(each, rate=2.0, prompt_rate=2.0) for each in (QUIET, SELF)]
+    as_before = tuple([replace(each, pace_during=1.0) for each in SLOWER])
+    for paces, kind in ((as_before, CauseKind.OVERLOAD), (SLOWER, CauseKind.SLOWER_ENGINES)):
+        found = causes(case(decoding, *grown, replicas=paces, load=2.0, culprits={VICTIM: 0.4}))
+        assert kind in {each.kind for each in found}
+        assert (CauseKind.OVERLOAD in {each.kind for each in found}) is (paces is as_before)
+
+
+def test_a_neighbour_that_sends_as_all_do_is_not_accused() -> None:
+    calm = replace(SELF, prompt_rate=1.4)
+    for grown, named in ((1.4, False), (3.0, True)):
+        neighbour = replace(QUIET, prompt_rate=grown, rate=grown)
+        found = causes(case(WAITED, calm, neighbour, culprits={NEIGHBOUR: 0.9}))
+        assert (CauseKind.NEIGHBOUR_SURGE in {each.kind for each in found}) is named
+
+
+def test_where_nothing_is_known_of_before_only_who_sends_most_may_surge() -> None:
+    for num, named in ((100, False), (300, True)):
+        unknown = replace(QUIET, num_during=num, rate=None, prompt=None, prompt_rate=None)
+        found = causes(case(WAITED, replace(SELF, num_during=200), unknown, culprits={NEIGHBOUR: 0.9}))
+        assert (CauseKind.NEIGHBOUR_SURGE in {each.kind for each in found}) is named
+
+
+def test_answers_of_all_that_fill_the_blocks_are_no_tenants_own() -> None:
+    waited = {Part.KV_PRESSURE: 1.7, Part.DECODE: 1.0}
+    longer = replace(SELF, output=1.9)
+    alike = case(waited, longer, replace(QUIET, output=1.9), mix=3.0, replicas=())
+    assert causes(alike)[0].kind is CauseKind.KV_EXHAUSTION
+    alone = case(waited, longer, QUIET, mix=3.0, replicas=())
+    assert causes(alone)[0].kind is CauseKind.OWN_LONGER_ANSWERS
+
+
+def test_misses_close_together_are_a_spell_and_scattered_ones_are_none() -> None:
+    at = np.arange(360.0)
+    assert _spell(at, (at >= 200) & (at < 300)) == (pytest.approx(205, abs=1), pytest.approx(294, abs=1))
+    assert _spell(at, at % 40 == 0) == (None, None)
+    assert _spell(at, (at >= 10) & (at < 60)) == (None, None), "too little of before to compare with"
+    assert _spell(at, at == 200) == (None, None)
+
+
+def test_that_the_longest_are_late_first_explains_nothing() -> None:
+    more = case({Part.OTHERS_PREFILL: 2.0}, mix=3.0).excess
+    assert _without_selection(more, SELF).mix_share == 0.0
+    assert _without_selection(more, replace(SELF, output=1.9)).mix_share == more.mix_share
+    hardly = case({Part.OTHERS_PREFILL: 0.1}, mix=3.0).excess
+    assert _without_selection(hardly, SELF) is hardly
+
+
+def test_lengths_that_differ_by_chance_are_the_same() -> None:
+    few, many = (signals_of_lengths(num) for num in (12, 1200))
+    assert few.prompt == 1.0
+    assert many.prompt == pytest.approx(1.4, abs=0.1)
+
+
+def signals_of_lengths(num: int) -> TenantSignal:
+    """As many before as during, of lengths that vary by their mean; those during are 1.4 times as long."""
+    lengths = np.random.default_rng(3).permutation(np.concatenate((np.geomspace(50, 5000, num // 2),) * 2))
+    rows = [
+        replace(record(n, 1.0 * n), prompt_tokens=int(lengths[n % num] * (1.0 if n < num else 1.4)))
+        for n in range(2 * num)
+    ]
+    visits = visits_of(rows)
+    times = np.arange(num), np.arange(num, 2 * num), (float(num), float(num))
+    return signals(visits, time_parts(visits, {}), *times).tenants[0]
 
 
 def test_a_replica_that_is_as_fast_as_it_was_is_not_slow_beside_one_that_hardly_runs() -> None:
