@@ -5,7 +5,6 @@ Reading order: `diagnose`. It sees rows only, those that live operation wrote; n
 
 from collections.abc import Mapping
 from enum import StrEnum
-from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -18,18 +17,17 @@ from plimsoll.diagnosis.causes import causes
 from plimsoll.diagnosis.crowding import NOBODYS, waited_for
 from plimsoll.diagnosis.enginesignals import EngineSignal, States, engine_signals
 from plimsoll.diagnosis.excess import Excess, excess
+from plimsoll.diagnosis.incident import MIN_BAD, incident, spell
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.shift import Change, changes, slow_for_its_kind
 from plimsoll.diagnosis.signals import Signals, TenantSignal, signals
 from plimsoll.diagnosis.timeparts import COLUMN, Part, TimeParts
-from plimsoll.diagnosis.visits import Floats, Ints, Visits
+from plimsoll.diagnosis.visits import Ints, Visits
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.requestlog.enginestate import WINDOW
 from plimsoll.slo.outcome import Reason
 
-MIN_BAD: Final = 5
-"""With fewer missed objectives there is no incident to explain."""
 SURE: Final = 0.5
 """Likelihood that a cause needs to be named where fewer objectives were missed than that."""
 
@@ -43,8 +41,6 @@ INSIDE: Final = frozenset({
 
 SHARED_BY_ALL: Final = frozenset({CauseKind.OVERLOAD, CauseKind.KV_EXHAUSTION, CauseKind.PREEMPTION_STORM})
 """Root causes that are too much for the pool as a whole: of whom or in what it shows first is chance."""
-CLOSE: Final = 0.6
-"""Share of the window within which a tenant's misses must lie to be one spell."""
 
 
 class Mechanism(StrEnum):
@@ -94,10 +90,10 @@ def diagnose(
     found = changes(visits.arrived[mine], bad)
     slow_changes = found or changes(visits.arrived[mine], _slow(visits, mine) | bad)
     worse = [change for change in slow_changes if change.worse]
-    since, until = _incident(slow_changes)
+    since, until = incident(slow_changes)
     slow, fine, compared = _compare(visits, mine, since, until)
     more = excess(visits, divided, slow, fine, compared)
-    signal = _signals(visits, divided, slow, *(_spell(visits.arrived[mine], bad) if since is None else (since, until)))
+    signal = _signals(visits, divided, slow, *(spell(visits.arrived[mine], bad) if since is None else (since, until)))
     culprits, attributed, behind = _culprits(visits, divided, slow, fine)
     engines = _engine_signals(visits, slow, since, until, states)
     case = Case(
@@ -139,38 +135,6 @@ def _slow(visits: Visits, mine: Ints) -> NDArray[np.bool_]:
     usual = np.full(mine.size, np.nanmedian(pace) if (~np.isnan(pace)).any() else np.nan)
     late = slow_for_its_kind(visits.ttft[mine], visits.baseline[mine], 0.1)
     return late | slow_for_its_kind(pace, usual, 0.1)
-
-
-def _incident(found: tuple[Change, ...]) -> tuple[float | None, float | None]:
-    """The neighbouring stretches, each worse than the window as a whole, in which most was missed: their two ends.
-
-    Not the worst stretch alone: that may be four seconds of a minute, with what went before taken for usual.
-    """
-    worse = [change for change in found if change.worse]
-    if not worse:
-        return None, None
-    stretches = [found[0].before, *[change.after for change in found]]
-    usual = sum(each.num_bad for each in stretches) / sum(each.num for each in stretches)
-    runs = [list(run) for above, run in groupby(range(len(stretches)), lambda i: stretches[i].ratio > usual) if above]
-    begun = [run for run in runs if run[0] > 0]
-    if not begun:  # it was worse when the window began: since the change to the worst stretch, then
-        begin = max(worse, key=lambda change: change.after.ratio)
-        begun = [[found.index(begin) + 1]]
-    worst = max(begun, key=lambda run: sum(stretches[i].num_bad for i in run))
-    return found[worst[0] - 1].at, found[worst[-1]].at if worst[-1] < len(found) else None
-
-
-def _spell(arrived: Floats, bad: NDArray[np.bool_]) -> tuple[float | None, float | None]:
-    """Where most of the misses are close together though no change is certain (queues swing): the two ends of that.
-
-    Only to compare what was sent then with what was sent before; nobody is told that it is worse since.
-    """
-    if bad.sum() < MIN_BAD:
-        return None, None
-    begin, end = np.quantile(arrived[bad], (0.05, 0.95)).tolist()
-    first, whole = float(arrived[0]), float(arrived[-1] - arrived[0])
-    close = end - begin <= CLOSE * whole and begin - first >= (1.0 - CLOSE) / 2 * whole
-    return (begin, end) if close else (None, None)
 
 
 def _without_selection(more: Excess, own: TenantSignal | None) -> Excess:

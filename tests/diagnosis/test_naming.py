@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from plimsoll.diagnosis.causes import causes
-from plimsoll.diagnosis.diagnose import _incident, _spell, _without_selection
+from plimsoll.diagnosis.diagnose import _without_selection
+from plimsoll.diagnosis.incident import incident, spell
 from plimsoll.diagnosis.parts import time_parts
 from plimsoll.diagnosis.remedies import CauseKind
 from plimsoll.diagnosis.shift import Change, Stretch
@@ -33,21 +34,21 @@ def test_the_incident_is_where_most_was_missed_and_not_its_worst_seconds() -> No
         (0, 1000, 0.01), (182, 60, 0.5), (191, 60, 0.15), (201, 900, 0.75), (281, 90, 0.05), (297, 47, 0.94),
         (301, 400, 0.0),
     )  # fmt: skip
-    assert _incident(found) == (201, 281)
+    assert incident(found) == (201, 281)
 
 
-def test_stretches_that_grow_worse_are_one_incident() -> None:
+def test_stretches_that_grow_worse_are_oneincident() -> None:
     found = changes(
         (0, 1400, 0.007), (151, 900, 0.14), (241, 230, 0.33), (273, 56, 0.91), (276, 290, 0.4), (296, 430, 0.01)
     )
-    assert _incident(found) == (151, 296)
+    assert incident(found) == (151, 296)
 
 
 def test_it_may_last_may_have_begun_before_and_may_be_none() -> None:
-    assert _incident(changes((0, 500, 0.01), (200, 500, 0.5))) == (200, None)
-    assert _incident(changes((0, 500, 0.5), (100, 500, 0.9), (200, 500, 0.01))) == (100, 200)
-    assert _incident(changes((0, 500, 0.5), (200, 500, 0.01))) == (None, None)
-    assert _incident(()) == (None, None)
+    assert incident(changes((0, 500, 0.01), (200, 500, 0.5))) == (200, None)
+    assert incident(changes((0, 500, 0.5), (100, 500, 0.9), (200, 500, 0.01))) == (100, 200)
+    assert incident(changes((0, 500, 0.5), (200, 500, 0.01))) == (None, None)
+    assert incident(()) == (None, None)
 
 
 WAITED = {Part.OTHERS_PREFILL: 3.0, Part.GATEWAY_QUEUE: 2.0}
@@ -132,10 +133,10 @@ def test_answers_of_all_that_fill_the_blocks_are_no_tenants_own() -> None:
 
 def test_misses_close_together_are_a_spell_and_scattered_ones_are_none() -> None:
     at = np.arange(360.0)
-    assert list(_spell(at, (at >= 200) & (at < 300))) == pytest.approx([205, 294], abs=1)
-    assert _spell(at, at % 40 == 0) == (None, None)
-    assert _spell(at, (at >= 10) & (at < 60)) == (None, None), "too little of before to compare with"
-    assert _spell(at, at == 200) == (None, None)
+    assert list(spell(at, (at >= 200) & (at < 300))) == pytest.approx([205, 294], abs=1)
+    assert spell(at, at % 40 == 0) == (None, None)
+    assert spell(at, (at >= 10) & (at < 60)) == (None, None), "too little of before to compare with"
+    assert spell(at, at == 200) == (None, None)
 
 
 def test_that_the_longest_are_late_first_explains_nothing() -> None:
