@@ -44,7 +44,9 @@ def main() -> None:
         _report(Path(arguments[0]))
         return
     num = int(float(arguments[0]) * 1e6) if arguments else 100_000_000
-    root = Path(tempfile.mkdtemp(prefix="plimsoll-biglog-", dir=arguments[1] if len(arguments) > 1 else None))
+    folder = Path(arguments[1]) if len(arguments) > 1 else Path(tempfile.gettempdir())
+    folder.mkdir(parents=True, exist_ok=True)
+    root = Path(tempfile.mkdtemp(prefix="plimsoll-biglog-", dir=folder))
     try:
         began = time.perf_counter()
         generate(root, num, itl="--itl" in sys.argv)

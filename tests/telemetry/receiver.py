@@ -39,7 +39,7 @@ class Receiver:
         self._server.server_close()
 
 
-def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
