@@ -18,7 +18,7 @@ from plimsoll.cli.admintoken import read_token
 from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.options import DataDir, Json, Port
 from plimsoll.errors import UsageError
-from plimsoll.gateway.listening import cannot_listen
+from plimsoll.gateway.listening import cannot_listen, in_url
 
 if TYPE_CHECKING:
     from plimsoll.console.app import Console
@@ -121,7 +121,7 @@ async def _until_told(parent: int | None) -> None:
 
 
 def _say_ready(host: str, port: int, *, root: Path, json_output: bool) -> None:
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    url = f"http://{in_url(host)}:{port}/"
     if json_output:
         from plimsoll.cli.output import print_json  # noqa: PLC0415 - only where it is asked for
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from plimsoll.cli.projecting import Projecting
+from plimsoll.cli.sideprocess import SideProcess
 from plimsoll.errors import UsageError
-from plimsoll.gateway.listening import cannot_listen, open_sockets
+from plimsoll.gateway.listening import cannot_listen, in_url, open_sockets
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8002
@@ -38,7 +38,7 @@ class ConsoleBeside:
 
     def __init__(self, host: str, sockets: Sequence[socket.socket], data: Path) -> None:
         self._host, self._sockets, self._data = host, sockets, data
-        self._process: Projecting | None = None
+        self._process: SideProcess | None = None
 
     @classmethod
     async def at(cls, address: tuple[str, int], data: Path) -> "ConsoleBeside":
@@ -51,13 +51,12 @@ class ConsoleBeside:
     @property
     def url(self) -> str:
         """Where browsers find it."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._sockets[0].getsockname()[1]}/"
+        return f"http://{in_url(self._host)}:{self._sockets[0].getsockname()[1]}/"
 
     async def start(self, admin_url: str) -> None:
         """Start it, and again whenever it ends, after ever longer pauses: browsers wait meanwhile."""
         numbers = [each.fileno() for each in self._sockets]
-        self._process = Projecting(
+        self._process = SideProcess(
             lambda: self._command(admin_url, numbers),
             ended="the console ended: its pages are not there",
             kept=numbers,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from plimsoll.cli.consolebeside import ConsoleBeside
-from plimsoll.cli.projecting import Projecting
+from plimsoll.cli.sideprocess import SideProcess
 from plimsoll.engine import profiles
 from plimsoll.errors import PlimsollError, PolicyError, UsageError
 from plimsoll.gateway.admin import Admin, Reloaded
@@ -25,7 +25,7 @@ from plimsoll.gateway.bookkeeping import Bookkeeping
 from plimsoll.gateway.clock import ClockWatch, wall_clock
 from plimsoll.gateway.feed import Feed
 from plimsoll.gateway.kvevents import check_installed as check_events
-from plimsoll.gateway.listening import cannot_listen
+from plimsoll.gateway.listening import cannot_listen, in_url
 from plimsoll.gateway.tls import ServingTls
 from plimsoll.governor.snapshot import Snapshot
 from plimsoll.policy import document
@@ -189,8 +189,8 @@ async def serve_until_told(settings: Settings) -> None:
     service = Service(settings, app, promise)
     token_file, token = _token(settings.data)
     admin = Admin(service, token)
-    projecting = Projecting(lambda: projector.command(settings.data, settings.ledger))
-    exporting = Projecting(
+    projecting = SideProcess(lambda: projector.command(settings.data, settings.ledger))
+    exporting = SideProcess(
         lambda: exporter(settings.data, settings.otel), ended="the exporter ended: OpenTelemetry hears nothing"
     )
     bookkeeping = Bookkeeping(Inbox(settings.data), journal, clock, app.reported)
@@ -282,8 +282,8 @@ def _token(data: Path) -> tuple[Path, str]:
 
 
 def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path, console: str) -> None:
-    url = f"{'https' if settings.tls else 'http'}://{_shown(settings.host)}:{port}"
-    admin = f"http://{_shown(settings.admin_host)}:{admin_port}"
+    url = f"{'https' if settings.tls else 'http'}://{in_url(settings.host)}:{port}"
+    admin = f"http://{in_url(settings.admin_host)}:{admin_port}"
     more = f" console {console}" if console else ""
     sys.stdout.write(f"READY {url} admin {admin} token {token_file.resolve()}{more}\n")
     sys.stdout.flush()
@@ -292,8 +292,4 @@ def _say_ready(settings: Settings, port: int, admin_port: int, token_file: Path,
 def _admin_url(settings: Settings, port: int) -> str:
     """Where a process of this machine finds the admin port, also one that listens on all addresses."""
     own = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.admin_host, settings.admin_host)
-    return f"http://{_shown(own)}:{port}"
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    return f"http://{in_url(own)}:{port}"

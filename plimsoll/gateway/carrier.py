@@ -16,8 +16,7 @@ from plimsoll.gateway.hands import Clock, Exchange
 from plimsoll.gateway.hinting import hint
 from plimsoll.gateway.intake import Intake
 from plimsoll.gateway.openai import Body, read_body
-from plimsoll.gateway.plugin import RunPlugins as RunsPlugins
-from plimsoll.gateway.plugin import no_plugins
+from plimsoll.gateway.plugin import PluginRunner, no_plugins
 from plimsoll.governor.decisions import (
     Decision,
     Dispatch,
@@ -91,7 +90,7 @@ class Surroundings(NamedTuple):
     call_soon: Callable[[Callable[[], None]], object]  # when what is being handled now has been handled
     offload: Callable[[Callable[[], Any], Callable[[Any], None]], None]  # work beside the loop, then `done` back on it
     read_large: Callable[[Endpoint, bytes], Body] = read_body  # what is offloaded to read a large body
-    run_plugins: RunsPlugins = no_plugins
+    run_plugins: PluginRunner = no_plugins
 
 
 class Watcher(Protocol):

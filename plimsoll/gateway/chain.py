@@ -38,6 +38,7 @@ class Link:
         self._made = made
         self._on_loop = inspect.iscoroutinefunction(made.check)
         self._retired = False
+        self._closing: asyncio.Task[None] | None = None  # held: a loop keeps no task alive
 
     async def ask(self, asked: Asked) -> tuple[Said, str]:
         """What it says of the request, and why not."""
@@ -57,7 +58,7 @@ class Link:
             return self._failed(Said.ERROR, str(error) if isinstance(error, BadAnswer) else type(error).__name__)
         if not isinstance(why_not, str):
             return self._failed(Said.ERROR, f"it answered with a {type(why_not).__name__}, not a text")
-        return (Said.DENY, why_not[:LONGEST]) if why_not else (Said.ALLOW, "")
+        return (Said.DENY, _for_client(why_not)) if why_not else (Said.ALLOW, "")
 
     async def retire(self) -> None:
         """No policy names it any more: it is closed when it looks at no request any more."""
@@ -87,6 +88,8 @@ class Link:
 
         def settle(found: object, error: BaseException | None) -> None:
             self.num_running -= 1
+            if self._retired:
+                self._closing = loop.create_task(self.retire())
             if came.cancelled():
                 return
             if error is None:
@@ -131,7 +134,7 @@ class Chain:
         return [link for name, link in before.items() if links.get(name) is not link]
 
     def run(self, names: tuple[str, ...], asked: Asked, done: Callable[[Found], None]) -> Cancel:
-        """See `plugin.RunPlugins`. A plugin that a reload took away meanwhile is not asked any more."""
+        """See `plugin.PluginRunner`. A plugin that a reload took away meanwhile is not asked any more."""
         links = [link for name in names if (link := self._links.get(name)) is not None]
         task = asyncio.get_running_loop().create_task(_run(links, asked, done))
         self._tasks.add(task)
@@ -146,6 +149,10 @@ class Chain:
         await asyncio.gather(*tasks, return_exceptions=True)
         for link in self.take(()):
             await link.retire()
+
+
+def _for_client(why_not: str) -> str:
+    return "".join(filter(str.isprintable, why_not))[:LONGEST].strip() or "no reason given"
 
 
 def _kept(before: Link | None, rules: Plugin) -> Link:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Clock, Exchange
-from plimsoll.gateway.plugin import Asked, Cancel, Found, RunPlugins, Said
+from plimsoll.gateway.plugin import Asked, Cancel, Found, PluginRunner, Said
 from plimsoll.governor import decisions
 from plimsoll.governor.events import Checked, Event, RequestArrived, RequestRead
 from plimsoll.requestlog.record import format_request_id
@@ -22,7 +22,7 @@ class Checking:
         self,
         send: Callable[[Event], None],
         clock: Clock,
-        run: RunPlugins,
+        run: PluginRunner,
         admit: Callable[[Flight, RequestArrived], None],
         give_up: Callable[[Exchange, Exception], None],
     ) -> None:

@@ -19,7 +19,6 @@ from plimsoll.gateway.plugin import Asked
 
 LARGEST: Final = 64 * 1024  # bytes of an answer
 IDLE: Final = 4.0  # s that a connection is kept: uvicorn closes its own after 5
-LONGEST: Final = 500  # characters of a reason
 
 
 class Answered(msgspec.Struct):
@@ -97,7 +96,7 @@ def judged(data: bytes) -> str:
         raise BadAnswer('no JSON of the form {"allow": …, "reason": …}') from None
     if answered.allow:
         return ""
-    return "".join(filter(str.isprintable, answered.reason))[:LONGEST].strip() or "no reason given"
+    return answered.reason or "no reason given"
 
 
 _decoder: Final = msgspec.json.Decoder(Answered)

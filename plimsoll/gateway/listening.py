@@ -12,6 +12,11 @@ from typing import Final
 BACKLOG: Final = 4096  # connections the kernel holds for us; with 128 a burst of 140 waits a second for SYNs resent
 
 
+def in_url(host: str) -> str:
+    """A host as URLs have it: IPv6 addresses in brackets (RFC 3986 section 3.2.2)."""
+    return f"[{host}]" if ":" in host else host
+
+
 async def open_sockets(host: str, port: int) -> list[socket.socket]:
     """One a local address of that name, all on one port (0: any free one). OSError where one cannot be had."""
     loop = asyncio.get_running_loop()

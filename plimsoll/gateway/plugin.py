@@ -54,7 +54,7 @@ class Found(NamedTuple):
 Cancel = Callable[[], None]
 
 
-class RunPlugins(Protocol):
+class PluginRunner(Protocol):
     """Asks those plugins, in order, until one does not let the request pass; `done` is called later, once."""
 
     def __call__(self, names: tuple[str, ...], asked: Asked, done: Callable[[Found], None]) -> Cancel:

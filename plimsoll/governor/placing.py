@@ -3,11 +3,12 @@
 from math import ceil
 
 from plimsoll.governor.admission import reserved_output
-from plimsoll.governor.degradation import BATCH_OF_ONE, DROP_PLUGINS, SMALL_MODEL
+from plimsoll.governor.degradation import BATCH_OF_ONE, DROP_PLUGINS, SMALL_MODEL, Ladder
 from plimsoll.governor.events import Criticality
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
+from plimsoll.governor.tenants import Account
 from plimsoll.policy.matrix import in_order
 from plimsoll.policy.policy import Tenant
 from plimsoll.slo.outcome import Reason
@@ -63,16 +64,19 @@ def place_of(
     return None, Refusal(Reason.PROMPT_TOO_LONG, f"prompt {prompt_tokens} tokens, largest context {largest}")
 
 
+def level_for(ladder: Ladder, account: Account, criticality: Criticality) -> int:
+    """Of the ladder: its pool's, and its tenant's for what is not critical."""
+    return ladder.level if criticality is Criticality.CRITICAL else max(ladder.level, account.level)
+
+
 def degrade(register: Register, pool: Pool, request: Request) -> Pool:
     """Take from the request what the ladder says, before it is placed; the pool that it goes to."""
     ladder = pool.ladder
     if ladder is None:
         request.degraded = DROP_PLUGINS if request.checked is not None and request.checked.dropped else ""
         return pool
-    level = ladder.level
     is_critical = request.criticality is Criticality.CRITICAL
-    if not is_critical:
-        level = max(level, request.account.level)
+    level = level_for(ladder, request.account, request.criticality)
     taken: list[str] = []
     if ladder.holds(DROP_PLUGINS, level) if request.checked is None else request.checked.dropped:
         taken.append(DROP_PLUGINS)

@@ -2,9 +2,9 @@
 
 from plimsoll.governor.decisions import RunPlugins
 from plimsoll.governor.degradation import DROP_PLUGINS
-from plimsoll.governor.events import Criticality, RequestRead
+from plimsoll.governor.events import RequestRead
 from plimsoll.governor.matrix import classes_for
-from plimsoll.governor.placing import by_class, place_of
+from plimsoll.governor.placing import by_class, level_for, place_of
 from plimsoll.governor.register import Register
 
 
@@ -30,7 +30,4 @@ def drops(register: Register, event: RequestRead) -> bool:
     pool = place_of(register, event.model, event.prompt_tokens, pools)[0] or register.any_pool(event.model)
     if pool is None or pool.ladder is None:
         return False
-    level = pool.ladder.level
-    if event.criticality is not Criticality.CRITICAL:
-        level = max(level, account.level)
-    return pool.ladder.holds(DROP_PLUGINS, level)
+    return pool.ladder.holds(DROP_PLUGINS, level_for(pool.ladder, account, event.criticality))

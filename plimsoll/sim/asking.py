@@ -21,7 +21,7 @@ _MICROSECONDS: Final = 1e6
 _COMPLETED: Final = Outcome.COMPLETED
 _NO_PHASE, _PREFILL, _DECODE = Phase.NONE, Phase.PREFILL, Phase.DECODE
 _CHAT: Final = Endpoint.CHAT
-_CRITICALITIES: Final = {str(each): each for each in Criticality}
+CRITICALITIES: Final = {str(each): each for each in Criticality}
 
 
 def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust, checked: Checked | None = None) -> RequestArrived:
@@ -45,7 +45,7 @@ def arrived(flight: Flight, at: float, upstream_trust: UpstreamTrust, checked: C
         flight.streaming,
         flight.asked_tier,
         flight.cause,
-        _CRITICALITIES[flight.criticality],
+        CRITICALITIES[flight.criticality],
         flight.session,
         inf,
         flight.upstream_time,

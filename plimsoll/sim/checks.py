@@ -1,16 +1,12 @@
 """Plugins of the virtual hands: each takes its `simulated` time and lets everybody pass."""
 
-from typing import Final
-
 from plimsoll.governor.decisions import Decision, RunPlugins
-from plimsoll.governor.events import Checked, Criticality, RequestArrived, RequestCancelled, RequestRead, RequestRefused
+from plimsoll.governor.events import Checked, RequestArrived, RequestCancelled, RequestRead, RequestRefused
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.agenda import CHECKED, Agenda
-from plimsoll.sim.asking import arrived
+from plimsoll.sim.asking import CRITICALITIES, arrived
 from plimsoll.sim.flight import Flight
 from plimsoll.slo.outcome import Reason
-
-_CRITICALITIES: Final = {str(each): each for each in Criticality}
 
 
 class Checks:
@@ -30,7 +26,7 @@ class Checks:
             return arrived(flight, at, self._upstream_trust)
         self._checked[flight.request_id] = Checked(at, "")
         self._flights[flight.request_id] = flight
-        criticality = _CRITICALITIES[flight.criticality]
+        criticality = CRITICALITIES[flight.criticality]
         return RequestRead(
             at,
             flight.request_id,

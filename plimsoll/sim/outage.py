@@ -1,6 +1,7 @@
 """A replica that fails, or goes down to come back as another engine: when, which, and for how long."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,6 +17,15 @@ class Outage(Struct, frozen=True):
     replica: str
     lasts: float  # s
     profile: str = ""  # what it comes up as, from then on; "": as it was
+
+    def meets(self, other: "Outage") -> bool:
+        """Whether both are of one replica and overlap, or touch."""
+        if self.replica != other.replica:
+            return False
+        return self.at <= other.at + other.lasts and other.at <= self.at + self.lasts
+
+
+NONE: Final = Outage(-1.0, "", 0.0)
 
 
 class Upgrade(Struct, frozen=True):
@@ -49,11 +59,11 @@ def planned(outages: Iterable[Outage | Upgrade], pools: Sequence[Pool]) -> tuple
         else:
             found += each.outages(known[each.pool])
     found.sort(key=lambda outage: outage.at)
-    until: dict[str, float] = {}
+    last: dict[str, Outage] = {}
     for outage in found:
-        if outage.at <= until.get(outage.replica, -1.0):
+        if outage.meets(last.get(outage.replica, NONE)):
             raise UsageError(f"{outage.replica} goes down at {outage.at:g} s, before it is up from an outage before")
-        until[outage.replica] = outage.at + outage.lasts
+        last[outage.replica] = outage
     return tuple(found)
 
 

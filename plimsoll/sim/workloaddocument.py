@@ -73,8 +73,7 @@ def _outages(top: Section, clock: Clock) -> tuple[Outage, ...]:
         for key in ("at", "replica", "lasts"):
             section.required(key)
         outage = Outage(instant(section, "at", clock, 0.0), section.text("replica"), section.duration("lasts", 1.0))
-        of_it = [each for each in found if each.replica == outage.replica]
-        if any(each.at <= outage.at + outage.lasts and outage.at <= each.at + each.lasts for each in of_it):
+        if any(map(outage.meets, found)):
             section.fault("at", "overlaps with, or touches, an outage before it")
         found.append(outage)
         section.done()

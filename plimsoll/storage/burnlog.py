@@ -57,7 +57,7 @@ class BurnWatch:
         if self._recents is None or keep > self._keep:
             self._recents, self._keep, self._until = Recents(keep), keep, until - keep - MINUTE
         if until > self._until:
-            with connect(self._directory) as connection:
+            with connect(self._directory, self._until) as connection:
                 _add(self._recents, connection, policy, (self._until, until))
             self._until = until
         return self._recents.burning(policy, until - MINUTE)

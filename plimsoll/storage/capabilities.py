@@ -20,14 +20,16 @@ from plimsoll.governor.events import CapabilitiesReported, ReplicaStalls
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.figures import History
 from plimsoll.policy.policy import Policy
+from plimsoll.slo.steadiness import STALL
+from plimsoll.slo.timing import bucket_of
 from plimsoll.storage.budgetminute import Minute
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.query import connect
 
 HOUR: Final = 3600.0
 LATE: Final = 300.0  # s after an hour's end at which its rows are in the log
-_STALL_BUCKET: Final = -32
-"""The bucket of `slo/quantiles` that ends at 0.5 s: those above it hold longer gaps."""
+_STALL_BUCKET: Final = bucket_of(STALL)
+"""It ends there: those above it hold longer gaps."""
 
 _HOURS: Final = """
     WITH streams AS (
@@ -118,7 +120,7 @@ class CapabilityKeeper:
         begin = max(since, last + HOUR)
         if begin < until:
             by_hour: dict[float, list[Hour]] = {}
-            with connect(self._directory) as connection:
+            with connect(self._directory, begin) as connection:
                 for hour in hours(connection, begin, until):
                     by_hour.setdefault(hour.from_at, []).append(hour)
             by_hour.setdefault(until - HOUR, [])  # so that it is known to have been looked at

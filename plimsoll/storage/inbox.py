@@ -42,17 +42,18 @@ class Inbox:
 
     def put_report(self, data: bytes) -> None:
         """Replace the latest report."""
-        self.folder.mkdir(exist_ok=True)
-        part = self.report.with_name("report.part")
-        part.write_bytes(data)  # not synced: a lost one is a minute old
-        part.replace(self.report)
+        self._replace(self.report, data)
 
     def put_capabilities(self, data: bytes) -> None:
         """Replace what was told of replicas' capabilities."""
+        self._replace(self.capabilities, data)
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        """Not synced: another one comes within the minute, or the hour."""
         self.folder.mkdir(exist_ok=True)
-        part = self.capabilities.with_name("capabilities.part")
-        part.write_bytes(data)  # not synced: a lost one is an hour old
-        part.replace(self.capabilities)
+        part = path.with_name(f"{path.name}.part")
+        part.write_bytes(data)
+        part.replace(path)
 
     def standings(self) -> list[Standing]:
         """What the latest report says of headroom and demotion; nothing where there is none."""

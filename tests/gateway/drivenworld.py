@@ -8,7 +8,7 @@ from plimsoll.gateway.carrier import Surroundings
 from plimsoll.gateway.channel import Decider, DirectChannel
 from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.hands import Attempt, ClientRequest, Ended, Hands, Headers, Usage
-from plimsoll.gateway.plugin import RunPlugins, no_plugins
+from plimsoll.gateway.plugin import PluginRunner, no_plugins
 from plimsoll.governor.decisions import Decision, Reassign, Settle
 from plimsoll.governor.events import Event, RequestArrived
 from plimsoll.policy.policy import GatewayRules, Policy, Pool, Service, Tenant, Tier, UpstreamTrust
@@ -159,7 +159,7 @@ class World:
         policy: Policy = POLICY,
         decider: Decider | None = None,
         books: RememberedBooks | None = None,
-        run_plugins: RunPlugins = no_plugins,
+        run_plugins: PluginRunner = no_plugins,
     ) -> None:
         """`decider`: a real governor instead of the scripted one."""
         self.books = books or RememberedBooks([])

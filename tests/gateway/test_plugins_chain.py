@@ -130,6 +130,29 @@ def test_one_that_is_in_force_again_stays_and_one_that_is_not_is_closed(folder: 
     asyncio.run(scenario())
 
 
+def test_one_that_works_in_a_thread_is_closed_when_that_has_ended(folder: Path) -> None:
+    body = "def check(self, asked): time.sleep(0.2); return ''\nasync def close(self): self.settings['closed'] = True"
+    rules = a_plugin(folder, "threaded", body, timeout=5)
+
+    async def scenario() -> None:
+        link = Link(rules)
+        asking = asyncio.create_task(link.ask(ASKED))
+        await asyncio.sleep(0.05)
+        await link.retire()
+        assert link._made.settings == {}
+        assert (await asking)[0] is Said.ALLOW
+        await until(lambda: link._made.settings == {"closed": True})
+
+    asyncio.run(scenario())
+
+
+def test_a_reason_is_made_fit_for_a_client_whoever_gives_it(folder: Path) -> None:
+    rules = a_plugin(folder, "rude", "async def check(self, asked): return ' a\\x1b[31m\\r\\nb' + 'c' * 600")
+    assert asked_of(rules).detail == "rude: " + ("a[31mb" + "c" * 600)[:499]
+    silent = a_plugin(folder, "silent", "async def check(self, asked): return '\\n'")
+    assert asked_of(silent).detail == "silent: no reason given"
+
+
 def test_a_policy_is_told_what_cannot_be_had(folder: Path) -> None:
     package(folder, "no_check", "class Made:\n    def __init__(self, settings): pass\n")
     package(folder, "wants_words", "class Made:\n    def __init__(self, settings): self.words = settings['words']\n"

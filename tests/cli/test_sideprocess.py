@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from plimsoll.cli.projecting import Projecting
+from plimsoll.cli.sideprocess import SideProcess
 from tests.gateway.tinyengine import until
 
 
@@ -16,7 +16,7 @@ def test_it_is_started_again_and_stopped_at_the_end(tmp_path: Path) -> None:
         return len(tally.read_text(encoding="ascii")) if tally.exists() else 0
 
     async def scenario() -> None:
-        projecting = Projecting(lambda: [sys.executable, "-c", code], pause=0.01)
+        projecting = SideProcess(lambda: [sys.executable, "-c", code], pause=0.01)
         await projecting.start()
         await until(lambda: starts() == 1)
         assert projecting.process is not None
@@ -31,6 +31,6 @@ def test_it_is_started_again_and_stopped_at_the_end(tmp_path: Path) -> None:
 
 
 def test_never_started_is_stopped_too() -> None:
-    projecting = Projecting(list)
+    projecting = SideProcess(list)
     asyncio.run(projecting.stop())
     assert projecting.process is None

@@ -13,7 +13,7 @@ LONGEST_PAUSE: Final = 60.0
 _log = logging.getLogger("plimsoll.gateway")
 
 
-class Projecting:
+class SideProcess:
     """Keeps one child process running. While it is down nothing is lost: it reads the log."""
 
     def __init__(
