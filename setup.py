@@ -21,7 +21,7 @@ MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
     "adapters admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
-    "governor hedgebudget hedging keeping lifecycle limits lines matrix months outliers placing plugins pool "
+    "fronts governor hedgebudget hedging keeping lifecycle limits lines matrix months outliers placing plugins pool "
     "poolsizing predicting preferring prefill prefiller prefilling prefixes promises promptfloors queueing register "
     "replicas request routing saturation settlement shedding slotline speculating steady stepclock tenants tiers "
     "timers turns upkeep servicefloors"

@@ -5,20 +5,24 @@ sent there, by octave: only hours of like load are compared. Unknown is None.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil, sqrt
 from statistics import fmean, stdev
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from plimsoll.analytics.firstchoice import serves, small_for
 from plimsoll.policy.policy import Policy
-from plimsoll.slo.steadiness import bound, is_unsteady
+from plimsoll.slo.front import Candidate, beaten_by
+from plimsoll.slo.steadiness import bound, is_unsteady, variation_bound
 
 DAYS: Final = 7
 FEW_STREAMS: Final = 10  # in an hour at one load, from which its speed counts
 FEW_HOURS: Final = 3  # at one load, from which they have a variation
 FEW_GAPS: Final = 1000  # between tokens, from which the share of stalls is told
+FEW_FOR_P99: Final = 300  # streams, from which a P99 of their times is told
 
 
 class Hour(Struct, frozen=True, array_like=True):
@@ -34,6 +38,8 @@ class Hour(Struct, frozen=True, array_like=True):
     time: float  # s from first to last token, all of them together
     gaps: int  # between tokens that were seen
     stalls: int  # … longer than `steadiness.STALL`
+    paces: dict[int, int] = {}  # streams by time a token, in `slo/timing.bucket_of`
+    firsts: dict[int, int] = {}  # … and by time from dispatch to first token
 
 
 class ReplicaCapability(Struct, frozen=True):
@@ -46,7 +52,7 @@ class ReplicaCapability(Struct, frozen=True):
     speed: float | None  # tokens a second of one stream, in the mean
     variation: float | None  # of the speed between hours of like load: standard deviation ÷ mean
     stall_ratio: float | None  # share of gaps above half a second
-    unsteady: bool  # it stalls much more often than its pool's others: tiers that prefer capable ones avoid it
+    unsteady: bool  # it stalls or varies much more than its pool's others: tiers that prefer capable ones avoid it
 
 
 class ModelCapability(Struct, frozen=True):
@@ -58,6 +64,12 @@ class ModelCapability(Struct, frozen=True):
     latency: float | None  # s a token, in the mean of all streams
     stall_ratio: float | None
     beaten_by: tuple[str, ...] | None  # pools that are as good and as fast, and better in one; None: not known
+    ttft_p99: float | None = None  # s from dispatch to first token
+    tpot_p99: float | None = None  # s a token, of one stream
+    serves: tuple[
+        str, ...
+    ] = ()  # tiers of whose requests it is the first choice, of several pools, as budgets are usual
+    small_for: tuple[str, ...] = ()  # pools whose degraded requests go here first
 
 
 class Capabilities(Struct, frozen=True):
@@ -69,11 +81,6 @@ class Capabilities(Struct, frozen=True):
     replicas: tuple[ReplicaCapability, ...]
     models: tuple[ModelCapability, ...]
 
-    @property
-    def stalls(self) -> dict[str, float]:
-        """By replica, the share of stalls where it is known."""
-        return {one.replica: one.stall_ratio for one in self.replicas if one.stall_ratio is not None}
-
 
 def capabilities(hours: Iterable[Hour], policy: Policy, source: str, since: float, until: float) -> Capabilities:
     """Of all replicas that streamed, and of all pools that the policy names; pools in its order."""
@@ -82,23 +89,31 @@ def capabilities(hours: Iterable[Hour], policy: Policy, source: str, since: floa
     for hour in hours:
         by_replica[hour.pool, hour.replica].append(hour)
         by_pool[hour.pool].append(hour)
-    bounds = _bounds(by_replica)
-    replicas = tuple([_replica(key, found, bounds[key[0]]) for key, found in sorted(by_replica.items())])
+    stalls, varies = _bounds(by_replica, _stalls, bound), _bounds(by_replica, _variation, variation_bound)
+    replicas = tuple(
+        [_replica(key, found, stalls.get(key[0]), varies.get(key[0])) for key, found in sorted(by_replica.items())]
+    )
     return Capabilities(source, since, until, replicas, _models(by_pool, policy))
 
 
-def _bounds(by_replica: Mapping[tuple[str, str], Sequence[Hour]]) -> dict[str, float | None]:
-    ratios: dict[str, list[float]] = defaultdict(list)
+def _bounds(
+    by_replica: Mapping[tuple[str, str], Sequence[Hour]],
+    of: Callable[[Sequence[Hour]], float | None],
+    bound_of: Callable[[Sequence[float]], float | None],
+) -> dict[str, float | None]:
+    """By pool, beyond which of these figures a replica is unsteady."""
+    known: dict[str, list[float]] = defaultdict(list)
     for (pool, _), hours in by_replica.items():
-        known = ratios[pool]
-        ratio = _stalls(hours)
-        if ratio is not None:
-            known.append(ratio)
-    return {pool: bound(known) for pool, known in ratios.items()}
+        figure = of(hours)
+        if figure is not None:
+            known[pool].append(figure)
+    return {pool: bound_of(figures) for pool, figures in known.items()}
 
 
-def _replica(key: tuple[str, str], hours: Sequence[Hour], most: float | None) -> ReplicaCapability:
-    ratio = _stalls(hours)
+def _replica(
+    key: tuple[str, str], hours: Sequence[Hour], stalls: float | None, varies: float | None
+) -> ReplicaCapability:
+    ratio, variation = _stalls(hours), _variation(hours)
     latency = _latency(hours)
     return ReplicaCapability(
         replica=key[1],
@@ -106,9 +121,9 @@ def _replica(key: tuple[str, str], hours: Sequence[Hour], most: float | None) ->
         num=sum([hour.num for hour in hours]),
         hours=len({hour.from_at for hour in hours}),
         speed=None if latency is None else 1.0 / latency,
-        variation=_variation(hours),
+        variation=variation,
         stall_ratio=ratio,
-        unsteady=is_unsteady(ratio, most),
+        unsteady=is_unsteady(ratio, stalls) or is_unsteady(variation, varies),
     )
 
 
@@ -136,23 +151,35 @@ def _stalls(hours: Sequence[Hour]) -> float | None:
     return sum([hour.stalls for hour in hours]) / gaps if gaps >= FEW_GAPS else None
 
 
+def _p99(hours: Sequence[Hour], of: Callable[[Hour], dict[int, int]]) -> float | None:
+    """By nearest rank, the middle of its bucket (within 1.1 %)."""
+    counts: dict[int, int] = defaultdict(int)
+    for hour in hours:
+        for bucket, num in of(hour).items():
+            counts[bucket] += num
+    num = sum(counts.values())
+    left = ceil(0.99 * num)
+    for bucket in sorted(counts) if num >= FEW_FOR_P99 else ():
+        left -= counts[bucket]
+        if left <= 0:
+            return float(2.0 ** ((bucket - 0.5) / 32.0))
+    return None
+
+
 def _models(by_pool: Mapping[str, Sequence[Hour]], policy: Policy) -> tuple[ModelCapability, ...]:
-    places = [(pool, _latency(by_pool.get(pool.name, ()))) for pool in policy.pools]
+    times = {pool.name: _latency(by_pool.get(pool.name, ())) for pool in policy.pools}
+    rated = [Candidate(pool.name, pool.quality, times[pool.name]) for pool in policy.pools if pool.quality is not None]
+    on = {one.name: one for one in rated}
     found = []
-    for pool, latency in places:
-        beaten: tuple[str, ...] | None = None
-        if pool.quality is not None and latency is not None:
-            beaten = tuple(
-                [
-                    other.name
-                    for other, its in places
-                    if other.quality is not None
-                    and its is not None
-                    and other.quality >= pool.quality
-                    and its <= latency
-                    and (other.quality > pool.quality or its < latency)
-                ]
+    for pool in policy.pools:
+        hours = by_pool.get(pool.name, ())
+        found.append(
+            ModelCapability(
+                pool.name, pool.model, pool.quality, times[pool.name], _stalls(hours),
+                beaten_by(on[pool.name], rated) if pool.name in on else None,
+                _p99(hours, lambda hour: hour.firsts), _p99(hours, lambda hour: hour.paces),
             )
-        stalls = _stalls(by_pool.get(pool.name, ()))
-        found.append(ModelCapability(pool.name, pool.model, pool.quality, latency, stalls, beaten))
-    return tuple(found)
+        )  # fmt: skip
+    shown = {one.pool: (one.ttft_p99, one.tpot_p99) for one in found}
+    first, small = serves(policy, shown), small_for(policy, times)
+    return tuple([replace(one, serves=first.get(one.pool, ()), small_for=small.get(one.pool, ())) for one in found])

@@ -9,7 +9,8 @@ def capability(directory: DataDir, *, json_output: Json = False) -> None:
     """Show what replicas and models can do: steady speed, stalls, and their place between quality and latency.
 
     Of the week before the log's last request. Speeds are compared at like load only; a tier with `prefer: capable`
-    avoids replicas that are called unsteady. Reads the log while a gateway writes it, and changes nothing.
+    avoids replicas that are called unsteady. `serves` tells the tiers whose requests go to a model first, by their
+    `classes` or by what was measured. Reads the log while a gateway writes it, and changes nothing.
 
     Parameters
     ----------

@@ -35,17 +35,21 @@ def show(found: Capabilities, console: Console) -> None:
     models = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for name in ("pool", "model"):
         models.add_column(name, no_wrap=True)
-    for name in ("quality", "time a token", "gaps > 500 ms"):
+    for name in ("quality", "time a token", "P99", "P99 TTFT", "gaps > 500 ms"):
         models.add_column(name, justify="right", no_wrap=True)
     models.add_column("place")
+    models.add_column("serves")
     for model in found.models:
         models.add_row(
             escape(model.pool),
             escape(model.model),
             "–" if model.quality is None else f"{model.quality:g}",
-            "–" if model.latency is None else f"{1000.0 * model.latency:.1f} ms",
+            _time(model.latency),
+            _time(model.tpot_p99),
+            _time(model.ttft_p99),
             _share(model.stall_ratio),
             _place(model),
+            escape(_serves(model)),
         )
     console.print(models)
 
@@ -54,9 +58,19 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.2%}"
 
 
+def _time(value: float | None) -> str:
+    return "–" if value is None else f"{1000.0 * value:.1f} ms"
+
+
+def _serves(model: ModelCapability) -> str:
+    told = [f"{', '.join(model.serves)} first"] if model.serves else []
+    told += [f"as the small model of {', '.join(model.small_for)}"] if model.small_for else []
+    return "; ".join(told) or "–"
+
+
 def _place(model: ModelCapability) -> str:
     if model.beaten_by is None:
         return "not known: no quality in the policy" if model.quality is None else "not known: no streams"
     if model.beaten_by:
-        return escape(f"behind {', '.join(model.beaten_by)}: as good, as fast, and better in one")
-    return "[green]on the front[/]: none is better in one and as good in the other"
+        return escape(f"behind {', '.join(model.beaten_by)}")
+    return "[green]on the front[/]"

@@ -232,18 +232,29 @@ class BudgetsReported(Struct, frozen=True, tag=True):
     standings: tuple[Standing, ...] = ()
 
 
-class ReplicaStalls(Struct, frozen=True, gc=False):
-    """How often one replica's streams stalled: the share of token gaps above `slo/steadiness.STALL` in a week."""
+class ReplicaSteadiness(Struct, frozen=True, gc=False):
+    """How steadily one replica streamed in a week. None: too little was seen."""
 
     replica: str
-    stall_ratio: float
+    stall_ratio: float | None  # share of token gaps above `slo/steadiness.STALL`
+    variation: float | None = None  # of its speed between hours of like load: standard deviation ÷ mean
+
+
+class PoolPace(Struct, frozen=True, gc=False):
+    """How quick one pool's streams were in a week, s. None: too few were seen."""
+
+    pool: str
+    token_time: float | None  # a token after the first, in the mean
+    ttft_p99: float | None = None  # from dispatch to first token
+    tpot_p99: float | None = None  # a token, of one stream
 
 
 class CapabilitiesReported(Struct, frozen=True, tag=True):
-    """Once an hour, journaled: what replicas have shown; each report replaces the one before whole."""
+    """Once an hour, journaled: what replicas and pools have shown; each report replaces the one before whole."""
 
     at: float
-    replicas: tuple[ReplicaStalls, ...]
+    replicas: tuple[ReplicaSteadiness, ...]
+    pools: tuple[PoolPace, ...] = ()
 
 
 class CachesCleared(Struct, frozen=True, tag=True):

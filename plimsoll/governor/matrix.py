@@ -1,14 +1,12 @@
 """Which pools a request's tier may use, by class and how its tenant's budgets are, and the one that it goes to."""
 
 from plimsoll.governor.admission import NO, fits
-from plimsoll.governor.placing import Refusal, by_class, place_of, reserve
+from plimsoll.governor.placing import Refusal, best_first, by_class, classes_for, place_of, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
 from plimsoll.governor.saturation import holds
-from plimsoll.governor.tenants import Account
 from plimsoll.policy.matrix import in_order
-from plimsoll.policy.policy import Tier
 from plimsoll.policy.schedulingrules import Drafts
 
 
@@ -28,7 +26,7 @@ def place(register: Register, request: Request, at: float) -> tuple[Pool | None,
 def candidates(register: Register, request: Request) -> list[Pool] | None:
     """The pools of its model that it may use, the one to try first first; None: all, as the policy names them.
 
-    By class, and of one class those first that draft as it should be drafted for.
+    By class or by what they have shown, and of one class those first that draft as it should be drafted for.
     """
     acceptance = register.acceptance
     classes = classes_for(request.tier_queue.tier, request.account)
@@ -37,28 +35,23 @@ def candidates(register: Register, request: Request) -> list[Pool] | None:
     pools = register.by_model.get(request.model)
     if pools is None:
         return None
+    order = None
     if classes is not None:
-        pools = by_class(pools, classes)
+        order = best_first(register, request.tier_queue.tier, request.model, classes)
+        pools = by_class(pools, classes) if order is None else order.pools
     if acceptance.rules is None:
         return pools if classes is not None else None
     request.drafts = not acceptance.keeps_from(request.account.index, request.cause)
     unwanted = Drafts.OFF if request.drafts else Drafts.ON
     if len(pools) == 1 or all(not pool.policy.speculation for pool in pools):
         return pools if classes is not None else None
-    places = [0 if classes is None else in_order(classes, pool.policy.sla_class) for pool in pools]
+    if order is not None:
+        places = order.places
+    else:
+        places = [0 if classes is None else in_order(classes, pool.policy.sla_class) for pool in pools]
     mismatch = [pool.policy.speculation == unwanted for pool in pools]
-    order = sorted(range(len(pools)), key=lambda index: (places[index], mismatch[index], index))
-    return [pools[index] for index in order]
-
-
-def classes_for(tier: Tier, account: Account) -> tuple[str, ...] | None:
-    """The classes that requests of that tier and tenant may use now, in order; None: all."""
-    rules = tier.classes
-    if rules is None:
-        return None
-    if account.spent:
-        return rules.spent
-    return rules.healthy if account.healthy else rules.usual
+    by_draft = sorted(range(len(pools)), key=lambda index: (places[index], mismatch[index], index))
+    return [pools[index] for index in by_draft]
 
 
 def takes_now(pool: Pool, request: Request, at: float) -> bool:

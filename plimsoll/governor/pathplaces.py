@@ -1,12 +1,13 @@
 """Steps of a path before a pool is chosen, in words: which plugins look at it, which classes its tier may use."""
 
 from plimsoll.governor.events import RequestRead
-from plimsoll.governor.matrix import classes_for, takes_now
-from plimsoll.governor.placing import by_class
+from plimsoll.governor.matrix import takes_now
+from plimsoll.governor.placing import best_first, by_class, classes_for
 from plimsoll.governor.plugins import drops
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
+from plimsoll.policy.policy import Tier
 from plimsoll.units import format_duration
 
 Told = tuple[str, str, str] | None
@@ -38,10 +39,12 @@ def classes_step(register: Register, request: Request, at: float) -> Told:
     if classes is None:
         return None
     budgets = "calls for action" if account.spent else "is healthy" if account.healthy else "is as usual"
-    pools = by_class(register.by_model.get(request.model, []), classes)
-    told = "; ".join([_told(pool, request, at) for pool in pools]) or "no pool of the model is of these"
-    why = f"what tier {request.tier_name} may use, in order, while its tenant's budget {budgets}; {told}"
-    return "classes", ", ".join(classes), why
+    order = best_first(register, request.tier_queue.tier, request.model, classes)
+    pools = by_class(register.by_model.get(request.model, []), classes) if order is None else order.pools
+    told = "; ".join([_told(register, pool, request, at) for pool in pools]) or "no pool of the model is of these"
+    how = "in order" if order is None else _rule(request.tier_queue.tier)
+    why = f"what tier {request.tier_name} may use, {how}, while its tenant's budget {budgets}; {told}"
+    return "classes", ", ".join(classes) or "all", why
 
 
 def drafts_step(register: Register, request: Request) -> Told:
@@ -62,7 +65,27 @@ def drafts_step(register: Register, request: Request) -> Told:
     )
 
 
-def _told(pool: Pool, request: Request, at: float) -> str:
+def _rule(tier: Tier) -> str:
+    """How the pools of a tier are ordered that asks for the best within a time."""
+    if tier.classes is None or tier.classes.within is None:
+        return "in order"
+    limit = f"a P99 of {tier.classes.p99_of} within {format_duration(tier.classes.within)}"
+    return f"of those that showed {limit} the best first, then those not known, then from the quickest on"
+
+
+def _told(register: Register, pool: Pool, request: Request, at: float) -> str:
     state = "down" if not pool.has_hope() else "takes it now" if takes_now(pool, request, at) else "full"
     built = "" if pool.policy.built_for is None else f", built for {format_duration(pool.policy.built_for)}"
-    return f"{pool.name} ({pool.policy.sla_class or 'no class'}{built}): {state}"
+    shown = _shown(register, pool, request.tier_queue.tier)
+    return f"{pool.name} ({pool.policy.sla_class or 'no class'}{built}{shown}): {state}"
+
+
+def _shown(register: Register, pool: Pool, tier: Tier) -> str:
+    """Its quality, and whether it is quick enough; "" where the tier does not ask."""
+    if tier.classes is None or tier.classes.within is None:
+        return ""
+    quality = "" if pool.policy.quality is None else f", quality {pool.policy.quality:g}"
+    keeps, time = register.fronts.keeps(tier.name, pool.name), register.fronts.time_of(pool, tier.classes)
+    if keeps is None or time is None:
+        return f"{quality}, not known how quick"
+    return f"{quality}, {'within it' if keeps else 'too slow'} with {format_duration(time)}"

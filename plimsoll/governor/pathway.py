@@ -21,6 +21,7 @@ from plimsoll.governor.request import Request
 from plimsoll.governor.routing import Considered, considered
 from plimsoll.governor.saturation import saturation
 from plimsoll.slo.outcome import REASONS, Reason
+from plimsoll.units import format_duration
 
 _RIGHTS = {NO: "no", OWN_FLOOR: "own floor", FREE: "free", LENT: "lent"}
 
@@ -155,9 +156,19 @@ def _look_at_ladder(register: Register, pool: Pool, request: Request, seen: Seen
     target = degrade(register, pool, request)
     words = f"level {level} of the pool, {request.account.level} of the tenant (for what is not critical)"
     if target is not pool:
-        words += f"; goes to pool {target.name}, model {target.policy.model}"
+        words += f"; goes to pool {target.name}, model {target.policy.model}{_quicker(register, pool, target)}"
     seen.note("degradation", request.degraded or "nothing is taken", words)
     return target
+
+
+def _quicker(register: Register, pool: Pool, target: Pool) -> str:
+    own, its = register.fronts.paces.get(pool.name), register.fronts.paces.get(target.name)
+    if not register.fronts.small_by_front or own is None or its is None:
+        return ""
+    if own.token_time is None or its.token_time is None:
+        return ""
+    times = f"{format_duration(its.token_time)} a token against {format_duration(own.token_time)}"
+    return f", the best of those that are quicker and can take it ({times})"
 
 
 def _look_at_reservation(pool: Pool, request: Request, seen: Seen) -> None:

@@ -5,12 +5,13 @@ from math import ceil
 from plimsoll.governor.admission import reserved_output
 from plimsoll.governor.degradation import BATCH_OF_ONE, DROP_PLUGINS, SMALL_MODEL, Ladder
 from plimsoll.governor.events import Criticality
+from plimsoll.governor.fronts import Order
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
 from plimsoll.governor.tenants import Account
 from plimsoll.policy.matrix import in_order
-from plimsoll.policy.policy import Tenant
+from plimsoll.policy.policy import Tenant, Tier
 from plimsoll.slo.outcome import Reason
 
 
@@ -30,6 +31,25 @@ def refused_label(tenant: Tenant, tier: str, cause: str, *, tier_known: bool) ->
     if tenant.require_cause and not cause:
         return Refusal(Reason.LABEL_REQUIRED)
     return None
+
+
+def classes_for(tier: Tier, account: Account) -> tuple[str, ...] | None:
+    """The classes that requests of that tier and tenant may use now, in order; (): every one; None: no such rule."""
+    rules = tier.classes
+    if rules is None:
+        return None
+    if account.spent:
+        return rules.spent
+    return rules.healthy if account.healthy else rules.usual
+
+
+def best_first(register: Register, tier: Tier, model: str, classes: tuple[str, ...]) -> Order | None:
+    """The model's pools of these classes by what they have shown; None where the tier goes by the classes' order."""
+    rules = tier.classes
+    if rules is None or rules.within is None:
+        return None
+    order = register.fronts.of(tier.name, model)
+    return None if order is None else order.among(classes)
 
 
 def by_class(pools: list[Pool], classes: tuple[str, ...]) -> list[Pool]:
@@ -83,7 +103,8 @@ def degrade(register: Register, pool: Pool, request: Request) -> Pool:
     if ladder.holds(BATCH_OF_ONE):
         taken.append(BATCH_OF_ONE)
     if not is_critical and ladder.holds(SMALL_MODEL, level):
-        smaller = register.degrade_target(pool, request.prompt_tokens)
+        classes = classes_for(request.tier_queue.tier, request.account)
+        smaller = register.degrade_target(pool, request.prompt_tokens, classes)
         if smaller is not None:
             taken.append(SMALL_MODEL)
             request.sent_model = smaller.policy.model

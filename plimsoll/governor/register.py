@@ -1,8 +1,10 @@
 """The policy in force as the governor works with it: tenants, tiers and pools by name, with their running state."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.governor.events import PoolPace
+from plimsoll.governor.fronts import Fronts
 from plimsoll.governor.months import Month
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.poolsizing import PoolSizing, shared
@@ -13,6 +15,7 @@ from plimsoll.governor.rules import Rules
 from plimsoll.governor.speculating import Acceptance
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue
+from plimsoll.policy.matrix import in_order
 from plimsoll.policy.policy import Policy, Tenant, Tier
 
 
@@ -34,6 +37,7 @@ class Register:
         self.prefillers: dict[str, Prefiller] = {}  # a URL belongs to one pool
         self.sizings: list[PoolSizing] = []  # pools that lend each other replicas
         self.acceptance = Acceptance()  # of draft tokens
+        self.fronts = Fronts()  # which pools are best by what they have shown
         self._months: dict[str, Month] = {}
 
     def apply(self, policy: Policy, at: float) -> list[Request]:
@@ -50,6 +54,7 @@ class Register:
         self._apply_tiers(policy)
         self._apply_tenants(policy, at)
         self._apply_pools(policy)
+        self.fronts.order(policy, self.pools, self.by_model)
         self._restore_counters(lanes_before, counters)
         self.close_risks()
         return waiting
@@ -93,14 +98,25 @@ class Register:
                 return index
         return len(self.ranked) - 1
 
-    def degrade_target(self, pool: Pool, prompt_tokens: int) -> Pool | None:
-        """A pool for degraded requests that can take such a prompt now."""
-        for other in self.pools:
-            if other is pool or not (other.open and other.policy.degrade_target and other.has_hope()):
+    def degrade_target(self, pool: Pool, prompt_tokens: int, classes: tuple[str, ...] | None) -> Pool | None:
+        """A pool for degraded requests that can take such a prompt now: one that the policy names, or, where it says
+        so and it is known, the best of those that are quicker and that their tier may use (`classes`; None: all)."""
+        smaller = self.fronts.smaller(pool) if self.fronts.small_by_front else None
+        for other in self.pools if smaller is None else smaller:
+            if other is pool or not (other.open and other.has_hope()):
                 continue
-            if other.prompt_from <= prompt_tokens < other.prompt_below:
+            if smaller is None:
+                allowed = other.policy.degrade_target
+            else:
+                allowed = classes is None or in_order(classes, other.policy.sla_class) >= 0
+            if allowed and other.prompt_from <= prompt_tokens < other.prompt_below:
                 return other
         return None
+
+    def paces_told(self, paces: Iterable[PoolPace]) -> None:
+        """How quick pools have shown to be; each report replaces the one before whole."""
+        self.fronts.report(paces)
+        self.fronts.order(self.policy, self.pools, self.by_model)
 
     def demoted(self, lane: int) -> int:
         """The queue of one rank lower; the lowest stays."""

@@ -53,6 +53,7 @@ class Replica:
         self.error_ratio = 0.0  # … and a running mean of failures among them
         self.num_ejected = 0  # times it was taken out as an outlier
         self.stall_ratio: float | None = None  # share of long token gaps in the last week; None: not known
+        self.variation: float | None = None  # of its speed at like load, as well
         self.unsteady = False  # … it is much higher than that of the pool's others
         self.loaded: LoadedAdapters | None = None  # where the pool serves LoRA adapters
         self.predictor: Predictor | None = None  # where routing goes by prediction

@@ -34,6 +34,7 @@ def restore(governor: Governor, snapshot: Snapshot, like: RequestArrived) -> Non
     governor.handle(_budgets_of(snapshot))
     restoring = _Restoring(governor.register, snapshot)
     restoring.tenants()
+    restoring.fronts()
     if snapshot.draining:
         governor.handle(DrainStarted(snapshot.at, inf))
     for pool, request, since in restoring.pools(like):
@@ -96,6 +97,15 @@ class _Restoring:
             self._learn(state)
         self._register.has_degraded_tenants = any(state.level for state in self._snapshot.tenants)
 
+    def fronts(self) -> None:
+        """How quick pools are, and for whom that was quick enough."""
+        fronts, told = self._register.fronts, self._snapshot.pools
+        for state in told:
+            for tier in self._register.ranked if state.pace is not None else ():
+                fronts.restore(tier.name, state.pool, kept=tier.name in state.quick_for)
+        fronts.restore_smaller({state.pool: state.smaller for state in told}, self._register.pools)
+        self._register.paces_told([state.pace for state in told if state.pace is not None])
+
     def pools(self, like: RequestArrived) -> list[tuple[Pool, Request, float]]:
         """Level of the ladder and what runs; returns who waits: its pool, itself, since when."""
         by_name = {pool.name: pool for pool in self._register.pools}
@@ -135,7 +145,7 @@ class _Restoring:
     def _replica(self, pool: Pool, replica: Replica, told: ReplicaState) -> None:
         replica.backoff_until = self._snapshot.at + told.left_alone_for
         replica.num_ejected = told.ejected
-        replica.stall_ratio, replica.unsteady = told.stall_ratio, told.unsteady
+        replica.stall_ratio, replica.unsteady, replica.variation = told.stall_ratio, told.unsteady, told.variation
         pool.has_unsteady = pool.has_unsteady or told.unsteady
         if replica.loaded is not None:
             replica.loaded.told(told.adapters, None)

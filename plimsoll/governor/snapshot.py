@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from plimsoll.governor.counts import Counts
+from plimsoll.governor.events import PoolPace
 from plimsoll.governor.lifecycle import COMPLETED, DISPATCHED, QUEUED, STATES, STREAMING
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.poolsizing import PoolSizing
@@ -43,8 +44,9 @@ class ReplicaState(Struct, frozen=True):
     ttft_factor: float | None = None  # what predictions for it are multiplied by; None: not predicted
     itl_factor: float | None = None
     stall_ratio: float | None = None  # share of its token gaps above 500 ms in the last week; None: not known
-    unsteady: bool = False  # … much higher than that of its pool's others: tiers with `prefer: capable` avoid it
+    unsteady: bool = False  # much less steady than its pool's others: tiers with `prefer: capable` avoid it
     adapters: tuple[str, ...] | None = None  # LoRA adapters that it should have loaded; None: the pool serves none
+    variation: float | None = None  # of its speed between hours of like load in the last week; None: not known
 
 
 class PrefillerState(Struct, frozen=True):
@@ -88,6 +90,9 @@ class PoolState(Struct, frozen=True):
     hedges_won: int = 0  # … that showed the first token
     prefillers: tuple[PrefillerState, ...] = ()
     adaptive: SizingState | None = None  # None: it keeps its own replicas
+    pace: PoolPace | None = None  # how quick its streams were in the last week; None: not told
+    quick_for: tuple[str, ...] = ()  # tiers whose `classes.within` it keeps
+    smaller: tuple[str, ...] = ()  # pools that are quicker, the best first, where the ladder asks
 
 
 class TenantState(Struct, frozen=True):
@@ -190,7 +195,9 @@ def _pool(register: Register, pool: Pool, at: float) -> PoolState:
     sizing = next((_sizing(one) for one in register.sizings if one.own.pool is pool), None)
     return PoolState(
         pool.name, pool.policy.model, pool.num_waiting, pool.num_in_flight, full, replicas, level, *hedges, prefillers,
-        sizing,
+        sizing, register.fronts.paces.get(pool.name),
+        tuple([tier.name for tier in register.ranked if register.fronts.keeps(tier.name, pool.name)]),
+        tuple([other.name for other in register.fronts.smaller(pool) or ()]),
     )  # fmt: skip
 
 
@@ -257,6 +264,7 @@ def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> Repli
         replica.stall_ratio,
         replica.unsteady,
         None if replica.loaded is None else replica.loaded.names(),
+        replica.variation,
     )
 
 

@@ -14,6 +14,7 @@ from plimsoll.governor.events import (
     Event,
     PolicyChanged,
     ReplicasReported,
+    ReplicaSteadiness,
     Standing,
 )
 from plimsoll.governor.matrix import place
@@ -37,7 +38,7 @@ class Upkeep:
         self._timers = timers
         self._dispatcher = dispatcher
         self._endings = endings
-        self._stalls: dict[str, float] = {}  # by replica, as was reported last
+        self._steadiness: dict[str, ReplicaSteadiness] = {}  # by replica, as was reported last
 
     def replicas_reported(self, event: ReplicasReported) -> None:
         """Health, capacity and state, as the replicas say."""
@@ -72,9 +73,10 @@ class Upkeep:
 
     def capabilities_reported(self, event: CapabilitiesReported) -> None:
         """Each report replaces the one before whole."""
-        self._stalls = {each.replica: each.stall_ratio for each in event.replicas}
+        self._steadiness = {each.replica: each for each in event.replicas}
         for pool in self._register.pools:
-            judge(pool, self._stalls)
+            judge(pool, self._steadiness)
+        self._register.paces_told(event.pools)
 
     def caches_cleared(self, event: CachesCleared) -> None:
         """What was sent there before is held no longer; prompts on their way there are sent as new ones are."""
@@ -116,7 +118,7 @@ class Upkeep:
         waiting = self._register.apply(event.policy, event.at)
         self._endings.apply()
         for pool in self._register.pools:
-            judge(pool, self._stalls)
+            judge(pool, self._steadiness)
         self._dispatcher.num_waiting = 0
         for request in waiting:
             self._place_again(request, event.at)

@@ -6,7 +6,7 @@ from typing import Final
 
 from plimsoll.policy.objective import Sli
 from plimsoll.policy.plugins import Plugin
-from plimsoll.policy.policy import Degradation, Pool, Trigger
+from plimsoll.policy.policy import FRONT, TARGET, Degradation, Pool, Trigger
 from plimsoll.policy.section import Section
 
 _TRIGGER: Final = Trigger()
@@ -18,6 +18,13 @@ class Level(StrEnum):
     DROP_PLUGINS = "drop_plugins"
     BATCH_OF_ONE = "batch_of_one"
     SMALL_MODEL = "small_model"
+
+
+class SmallModel(StrEnum):
+    """Where the small model is found."""
+
+    TARGET = TARGET
+    FRONT = FRONT
 
 
 def read_degradation(top: Section, pools: tuple[Pool, ...], plugins: tuple[Plugin, ...]) -> Degradation:
@@ -35,7 +42,8 @@ def read_degradation(top: Section, pools: tuple[Pool, ...], plugins: tuple[Plugi
         else:
             levels.append(level)
     when = section.section("when")
-    degradation = Degradation(_read_trigger(when) if when else Trigger(), tuple(levels))
+    small = section.choice("small_model", SmallModel, SmallModel.TARGET)
+    degradation = Degradation(_read_trigger(when) if when else Trigger(), tuple(levels), small.value)
     section.done()
     if levels and when is None:
         section.warn("levels", "never reached: `when` is missing")
@@ -43,9 +51,25 @@ def read_degradation(top: Section, pools: tuple[Pool, ...], plugins: tuple[Plugi
         section.warn(
             "levels", "drop_plugins takes nothing: every plugin is core", "core: false where one can be spared"
         )
-    if Level.SMALL_MODEL in levels and pools and not any(pool.degrade_target for pool in pools):
+    if small is SmallModel.FRONT:
+        _want_quality(section, levels, pools)
+    elif Level.SMALL_MODEL in levels and pools and not any(pool.degrade_target for pool in pools):
         section.fault("levels", "small_model needs a pool with degrade_target: true")
     return degradation
+
+
+def _want_quality(section: Section, levels: list[str], pools: tuple[Pool, ...]) -> None:
+    """A pool is on the front, or may be gone to, by its quality: two models of which it is told make a choice."""
+    known = {pool.model for pool in pools if pool.quality is not None}
+    if pools and len(known) < 2:
+        without = ", ".join(
+            [f"pools[{i}].quality ({pool.name})" for i, pool in enumerate(pools) if pool.quality is None]
+        )
+        section.fault(
+            "small_model", "front needs the quality of two models at least", f"missing: {without}" if without else ""
+        )
+    if Level.SMALL_MODEL not in levels:
+        section.warn("small_model", "never asked: levels have no small_model")
 
 
 def _read_trigger(section: Section) -> Trigger:

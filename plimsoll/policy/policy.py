@@ -180,11 +180,16 @@ class Trigger(Struct, frozen=True):
     saturation: Fraction | None = None  # of the pool; None: not looked at
 
 
+TARGET: Final = "target"  # a pool that the policy names: degrade_target
+FRONT: Final = "front"  # the best of the pools that are measured to be quicker
+
+
 class Degradation(Struct, frozen=True):
     """The ladder. Level 0 is none; level k means the first k entries of `levels` hold."""
 
     when: Trigger = Trigger()
     levels: tuple[str, ...] = ()  # of drop_plugins | batch_of_one | small_model
+    small_model: str = TARGET  # where it is found
 
 
 class Order(StrEnum):

@@ -247,9 +247,10 @@ def _check_ranges(top: Section, sections: list[Section], pools: tuple[Pool, ...]
 
 
 def _check_aliases(sections: list[Section], pools: tuple[Pool, ...]) -> None:
-    """An alias means one model, but that of each class where all pools that have it are of some class."""
+    """An alias means one model, but several where all pools that have it say by what to choose: class or quality."""
     models = {pool.model for pool in pools}
-    unclassed = {alias for pool in pools if not pool.sla_class for alias in (pool.model, *pool.aliases)}
+    plain = [pool for pool in pools if not pool.sla_class and pool.quality is None]
+    unclassed = {alias for pool in plain for alias in (pool.model, *pool.aliases)}
     meaning: dict[str, str] = {pool.model: pool.model for pool in pools}
     for section, pool in zip(sections, pools, strict=True):
         for alias in pool.aliases:

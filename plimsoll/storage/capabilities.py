@@ -16,7 +16,7 @@ import msgspec
 from plimsoll.analytics.capability import DAYS, Capabilities, Hour, capabilities
 from plimsoll.errors import PlimsollError
 from plimsoll.governor import recording
-from plimsoll.governor.events import CapabilitiesReported, ReplicaStalls
+from plimsoll.governor.events import CapabilitiesReported, PoolPace, ReplicaSteadiness
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.figures import History
 from plimsoll.policy.policy import Policy
@@ -35,7 +35,10 @@ _HOURS: Final = """
     WITH streams AS (
         SELECT floor(finished_at / 3600) * 3600 AS from_at, pool, model, replica,
             CASE WHEN report_running IS NULL THEN -1 ELSE floor(log2(report_running + 1))::INTEGER END AS load,
-            output_tokens - 1 AS tokens, tpot * (output_tokens - 1) AS time, itl_sketches
+            output_tokens - 1 AS tokens, tpot * (output_tokens - 1) AS time, itl_sketches,
+            CASE WHEN tpot > 0 THEN ceil(log2(tpot) * 32)::INTEGER END AS pace,
+            CASE WHEN first_token_at > dispatched_at
+                THEN ceil(log2(first_token_at - dispatched_at) * 32)::INTEGER END AS first
         FROM requests
         WHERE finished_at >= ? AND finished_at < ? AND replica <> '' AND tpot IS NOT NULL AND output_tokens > 1
     ), gaps AS (
@@ -43,12 +46,12 @@ _HOURS: Final = """
             s.num_zero + coalesce(list_sum(map_values(s.buckets)), 0) FOR s IN itl_sketches
         ]) AS gaps, list_sum([
             coalesce(list_sum([e.value FOR e IN map_entries(s.buckets) IF e.key > ?]), 0) FOR s IN itl_sketches
-        ]) AS stalls, tokens, time
+        ]) AS stalls, tokens, time, pace, first
         FROM streams
     )
     SELECT from_at, pool, model, replica, load, count(*), sum(tokens), sum(time), coalesce(sum(gaps), 0),
-        coalesce(sum(stalls), 0)
-    FROM gaps GROUP BY ALL ORDER BY ALL
+        coalesce(sum(stalls), 0), histogram(pace), histogram(first)
+    FROM gaps GROUP BY from_at, pool, model, replica, load ORDER BY from_at, pool, model, replica, load
 """
 
 
@@ -56,7 +59,20 @@ def hours(connection: duckdb.DuckDBPyConnection, since: float, until: float) -> 
     """What ended in [since, until), by the hour; the connection has the view `requests` (`storage/query`)."""
     found = connection.execute(_HOURS, [since, until, _STALL_BUCKET]).fetchall()
     return [
-        Hour(row[0], row[1], row[2], row[3], row[4], int(row[5]), int(row[6]), row[7], int(row[8]), int(row[9]))
+        Hour(
+            row[0],
+            row[1],
+            row[2],
+            row[3],
+            row[4],
+            int(row[5]),
+            int(row[6]),
+            row[7],
+            int(row[8]),
+            int(row[9]),
+            row[10] or {},
+            row[11] or {},
+        )
         for row in found
     ]
 
@@ -69,6 +85,21 @@ def measured(directory: Path, policy: Policy, until: float | None = None) -> Cap
             until = 0.0 if last is None else last + 1e-6
         since = until - DAYS * 24.0 * HOUR
         return capabilities(hours(connection, since, until), policy, str(directory), since, until)
+
+
+def report(found: Capabilities, at: float) -> CapabilitiesReported:
+    """What of them the governor is told; of whom nothing is known it is told nothing."""
+    replicas = [
+        ReplicaSteadiness(one.replica, one.stall_ratio, one.variation)
+        for one in found.replicas
+        if one.stall_ratio is not None or one.variation is not None
+    ]
+    pools = [
+        PoolPace(model.pool, model.latency, model.ttft_p99, model.tpot_p99)
+        for model in found.models
+        if model.latency is not None
+    ]
+    return CapabilitiesReported(at, tuple(replicas), tuple(pools))
 
 
 class CapabilityKeeper:
@@ -94,8 +125,7 @@ class CapabilityKeeper:
         try:
             self._measure(until)
             found = self.known(policy, until)
-            told = tuple([ReplicaStalls(replica, ratio) for replica, ratio in found.stalls.items()])
-            self._inbox.put_capabilities(recording.encode(CapabilitiesReported(at, told)))
+            self._inbox.put_capabilities(recording.encode(report(found, at)))
         except (PlimsollError, OSError, duckdb.Error) as error:
             if str(error) != self._trouble:
                 self._say(f"capabilities are not measured: {error}")

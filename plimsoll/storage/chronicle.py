@@ -144,9 +144,13 @@ def _note(note: Note, states: dict[tuple[str, str], BudgetState]) -> Iterator[Jo
     elif note.kind == CAPABILITIES_NOTE:
         told = recording.decode(note.data)
         if isinstance(told, CapabilitiesReported):
-            ratios = {each.replica: each.stall_ratio for each in told.replicas}
+            ratios = {each.replica: each.stall_ratio for each in told.replicas if each.stall_ratio is not None}
+            varies = {each.replica: each.variation for each in told.replicas if each.variation is not None}
+            paces = {each.pool: msgspec.to_builtins(each) for each in told.pools}
             text = f"of {len(ratios)} replicas it is known how often their streams stall"
-            yield JournalEntry(note.at, "replica", "", "capabilities", text, {"stall_ratios": ratios})
+            text += f", of {len(paces)} pools how quick they are" if paces else ""
+            detail = {"stall_ratios": ratios, "variations": varies, "paces": paces}
+            yield JournalEntry(note.at, "replica", "", "capabilities", text, detail)
     elif note.kind == REASSIGN_NOTE:
         yield _reassigned(decode_reassign(note.data))
 

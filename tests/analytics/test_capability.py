@@ -5,10 +5,13 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.analytics.capability import FEW_GAPS, Capabilities, Hour, capabilities
-from plimsoll.policy.policy import Policy, Pool
+from plimsoll.policy.matrix import TierClasses
+from plimsoll.policy.policy import FRONT, TARGET, Degradation, Policy, Pool, Tier
 from plimsoll.slo import steadiness
+from plimsoll.slo.timing import bucket_of
 
 POOLS = tuple(Pool(name, "m", "vllm", (f"http://{name}",)) for name in "abcd")
 
@@ -61,7 +64,63 @@ def test_one_that_stalls_much_more_often_is_unsteady() -> None:
     hours = [hour(0, 50.0, replica=name, stalls=stalls) for name, stalls in (("r1", 2), ("r2", 3), ("r3", 30))]
     found = of(hours)
     assert [one.unsteady for one in found.replicas] == [False, False, True]
-    assert found.stalls == {"r1": 0.002, "r2": 0.003, "r3": 0.03}
+    assert [one.stall_ratio for one in found.replicas] == [0.002, 0.003, 0.03]
+
+
+def test_one_whose_speed_varies_much_more_is_unsteady() -> None:
+    hours = [hour(at, 50.0 + at, replica=name) for at in range(4) for name in ("r1", "r2")]
+    hours += [hour(at, speed, replica="r3") for at, speed in enumerate((50.0, 20.0, 80.0, 25.0))]
+    found = of(hours).replicas
+    assert [one.unsteady for one in found] == [False, False, True]
+    assert found[2].variation == pytest.approx(0.632, abs=0.01)
+
+
+def test_variation_as_the_others_have_it_is_steady() -> None:
+    wild = (50.0, 20.0, 80.0, 25.0)
+    hours = [hour(at, speed, replica=name) for at, speed in enumerate(wild) for name in ("r1", "r2", "r3")]
+    assert not any(one.unsteady for one in of(hours).replicas)
+
+
+def test_the_p99_is_that_of_all_streams_of_a_pool() -> None:
+    slow, quick = bucket_of(0.2), bucket_of(0.02)
+    one = replace(hour(0, 50.0), paces={quick: 295, slow: 2}, firsts={quick: 100})
+    other = replace(hour(1, 50.0, replica="r2"), paces={quick: 98, slow: 5})
+    (model,) = of([one, other]).models
+    assert model.tpot_p99 == pytest.approx(0.2, rel=0.03)
+    assert model.ttft_p99 is None, "of a hundred streams no P99 is told"
+    (model,) = of([one, replace(other, paces={quick: 103})]).models
+    assert model.tpot_p99 == pytest.approx(0.02, rel=0.03)
+
+
+CLASSES = TierClasses(("fast", "slow"), ("fast", "slow"), ("fast", "slow"))
+
+
+def choice(classes: TierClasses, *, front: bool = False) -> Policy:
+    pools = (
+        Pool("big", "m70", "vllm", ("http://b",), aliases=("x",), sla_class="slow", quality=82.0, built_for=0.8),
+        Pool("mid", "m13", "vllm", ("http://m",), aliases=("x",), sla_class="fast", quality=70.0),
+        Pool("lite", "m3", "vllm", ("http://l",), aliases=("x",), quality=60.0),
+    )
+    return Policy(
+        tiers=(Tier("gold", 0, classes=classes), Tier("none", 1)),
+        pools=pools,
+        degradation=Degradation(levels=("small_model",), small_model=FRONT if front else TARGET),
+    )
+
+
+def test_whose_first_choice_a_pool_is_and_whose_small_model() -> None:
+    hours = [replace(hour(0, speed), pool=pool) for pool, speed in (("big", 20.0), ("mid", 50.0), ("lite", 90.0))]
+    first = {model.pool: model.serves for model in of(hours, choice(CLASSES)).models}
+    assert first == {"big": (), "mid": ("gold",), "lite": ()}, "as the classes say"
+    small = {model.pool: model.small_for for model in of(hours, choice(CLASSES, front=True)).models}
+    assert small == {"big": (), "mid": ("big",), "lite": ("mid",)}
+    within = replace(CLASSES, usual=(), within=1.0)
+    assert of([], choice(within)).models[0].serves == ("gold",), "it is built for that"
+    slow = [replace(each, firsts={bucket_of(1.5): 300}) for each in hours]
+    serves = {model.pool: model.serves for model in of(slow[:1], choice(within)).models}
+    assert serves == {"big": (), "mid": ("gold",), "lite": ()}, (
+        "it has shown that it is not, and of the others mid is better"
+    )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))

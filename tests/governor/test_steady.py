@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from plimsoll.governor.decisions import Dispatch, Enqueue
-from plimsoll.governor.events import CapabilitiesReported, PolicyChanged, ReplicaStalls
+from plimsoll.governor.events import CapabilitiesReported, PolicyChanged, ReplicaSteadiness
 from plimsoll.governor.recording import decode, encode
 from plimsoll.policy.document import examine, parse
 from tests.governor.service import Service, only
@@ -20,7 +20,7 @@ pools: [{name: chat, model: m, engine: vllm, replicas: ["http://a", "http://b", 
 
 
 def told(service: Service, at: float, *ratios: float | None) -> None:
-    stalls = [ReplicaStalls(url, ratio) for url, ratio in zip(URLS, ratios, strict=True) if ratio is not None]
+    stalls = [ReplicaSteadiness(url, ratio) for url, ratio in zip(URLS, ratios, strict=True) if ratio is not None]
     service.governor.handle(CapabilitiesReported(START + at, tuple(stalls)))
 
 
@@ -79,7 +79,7 @@ def test_the_snapshot_shows_it() -> None:
 
 
 def test_the_event_can_be_replayed() -> None:
-    event = CapabilitiesReported(1.0, (ReplicaStalls("r", 0.25),))
+    event = CapabilitiesReported(1.0, (ReplicaSteadiness("r", 0.25),))
     assert decode(encode(event)) == event
 
 

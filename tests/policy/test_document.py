@@ -275,6 +275,10 @@ def test_the_matrix_of_tiers_and_classes() -> None:
         ("usual: [fast]", "healthy: [fast]", "tiers[0].classes.usual"),
         ("usual: [fast]", "usual: [fast, fast]", "tiers[0].classes.usual"),
         ("usual: [fast]", "often: [fast]", "tiers[0].classes.often"),
+        ("usual: [fast]", "usual: [fast], p99_of: ttft", "tiers[0].classes.p99_of"),
+        ("usual: [fast]", "within: 1s, p99_of: itl", "tiers[0].classes.p99_of"),
+        ("usual: [fast]", "within: 1s, spent: [fast]", "tiers[0].classes.usual"),
+        ("usual: [fast]", "within: -1s", "tiers[0].classes.within"),
         ("sla_class: slow, ", "", "tiers"),
         ("aliases: [any], engine: vllm, replicas: [\"http://b", "aliases: [m70], engine: vllm, replicas: [\"http://b",
          "pools[1].aliases"),
@@ -284,6 +288,44 @@ def test_the_matrix_of_tiers_and_classes() -> None:
 def test_mistakes_in_the_matrix(old: str, new: str, path: str) -> None:
     assert old in MATRIX
     assert path in {fault.path for fault in faults_of(MATRIX.replace(old, new, 1))}
+
+
+BEST = MATRIX.replace("usual: [fast]", "within: 120ms").replace("fast, built_for", "fast, quality: 82, built_for")
+BEST = BEST.replace("slow, built_for", "slow, quality: 60%, built_for")
+
+
+def test_the_best_within_a_time() -> None:
+    policy = document.parse(BEST)
+    assert policy.tiers[0].classes == TierClasses((), (), (), 0.12, "ttft")
+    assert [pool.quality for pool in policy.pools] == [82.0, 0.6]
+    assert warnings_of(BEST) == []
+    (fault,) = faults_of(BEST.replace("slow, quality: 60%, built_for", "slow, built_for"))
+    assert (fault.path, fault.message) == (
+        "pools[1].quality", "missing: tier 'gold' has 'any' served by the best within 120ms"
+    )  # fmt: skip
+    alone = BEST.replace(" aliases: [any],", "").replace("quality: 82, ", "").replace("quality: 60%, ", "")
+    (warning,) = warnings_of(alone)
+    assert "no model has two" in warning.message, "and no quality is needed"
+    both = BEST.replace("within: 120ms", "usual: [fast, slow], spent: [slow], within: 40ms, p99_of: tpot")
+    assert document.parse(both).tiers[0].classes == TierClasses(
+        ("fast", "slow"), ("fast", "slow"), ("slow",), 0.04, "tpot"
+    )
+    unclassed = BEST.replace("sla_class: slow, ", "").replace("[slow, fast], spent: [slow]", "[fast]")
+    assert document.parse(unclassed).pools[1].sla_class == "", "by quality an alias may mean two models"
+
+
+LADDER = "degradation: {when: {above: 1s}, levels: [small_model], small_model: front}\n"
+
+
+def test_the_small_model_on_the_front() -> None:
+    assert document.parse(BEST + LADDER).degradation.small_model == "front"
+    assert document.parse(MATRIX).degradation.small_model == "target"
+    (fault,) = faults_of(MATRIX + LADDER)
+    assert fault.path == "degradation.small_model"
+    assert "missing: pools[0].quality (a), pools[1].quality (b)" in str(fault)
+    assert "nearest: front" in str(faults_of(BEST + LADDER.replace("front", "frond"))[0])
+    (warning,) = warnings_of(BEST + LADDER.replace("[small_model]", "[batch_of_one]"))
+    assert (warning.path, warning.message) == ("degradation.small_model", "never asked: levels have no small_model")
 
 
 def test_whether_a_pool_drafts() -> None:

@@ -3,7 +3,7 @@
 import msgspec
 
 from plimsoll.governor.decisions import Settle
-from plimsoll.governor.events import CapabilitiesReported, ReplicaStalls
+from plimsoll.governor.events import CapabilitiesReported, ReplicaSteadiness
 from plimsoll.policy.policy import CAPABLE
 from plimsoll.sim.simulation import EPOCH, Simulation
 from tests.sim.world import POLICY, PROFILES, traffic
@@ -18,7 +18,7 @@ def shares(ratios: tuple[float, float]) -> dict[str, float]:
     run = Simulation(policy, PROFILES, traffic(duration=60.0, rate=2.0).arrivals(0), settles.append)
     run.run(until=EPOCH + 0.1)
     names = POLICY.pools[0].replicas
-    run.tell(CapabilitiesReported(run.now, tuple(map(ReplicaStalls, names, ratios))))
+    run.tell(CapabilitiesReported(run.now, tuple(map(ReplicaSteadiness, names, ratios))))
     run.run()
     rows = [settle.record for settle in settles if settle.record.replica]
     by_tier = {tier.name: [row.replica == names[0] for row in rows if row.tier == tier.name] for tier in TIERS}

@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from plimsoll.analytics.capability import DAYS
+from plimsoll.analytics.capability import DAYS, Hour
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.events import CapabilitiesReported
+from plimsoll.policy.policy import Policy, Pool
 from plimsoll.slo.measured import ItlSketch
-from plimsoll.storage.capabilities import HOUR, CapabilityKeeper, hours, measured
+from plimsoll.slo.timing import bucket_of
+from plimsoll.storage.capabilities import HOUR, CapabilityKeeper, hours, measured, report
 from plimsoll.storage.chronicle import Wanted, chronicle
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.query import connect
@@ -19,15 +22,28 @@ from tests.storage.rows import NOVEMBER, POLICY, record
 BEGIN = NOVEMBER // HOUR * HOUR
 
 
-def write(journal: Journal, at: float, *, replica: str = "http://r1", running: int | None = 6, long: int = 0) -> None:
+def write(
+    journal: Journal,
+    at: float,
+    *,
+    replica: str = "http://r1",
+    running: int | None = 6,
+    long: int = 0,
+    pool: str = "chat",
+    tpot: float = 0.025,
+    first: float = 0.2,
+) -> None:
     """A stream of 101 tokens at 40 a second; `long`: how many of its hundred gaps took just above half a second."""
     row = replace(
         record(journal.next_request_id),
         arrived_at=at - 3.0,
+        dispatched_at=at - 2.9,
+        first_token_at=at - 2.9 + first,
         finished_at=at,
+        pool=pool,
         replica=replica,
         report_running=running,
-        tpot=0.025,
+        tpot=tpot,
         output_tokens=101,
         itl_sketches=(ItlSketch(1, {-170: 50}), ItlSketch(), ItlSketch(0, {-32: 49 - long, -31: long})),
     )
@@ -50,6 +66,29 @@ def test_hours_are_sums_of_rows(tmp_path: Path) -> None:
     assert found[0].tokens == 200
     assert found[0].time == pytest.approx(5.0)
     assert found[0].replica == "http://r1"
+    assert found[0].paces == {bucket_of(0.025): 2}
+    assert found[0].firsts == {bucket_of(0.2): 2}
+
+
+def test_the_governor_is_told_of_pools_that_streamed(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path, 1)
+    for number in range(300):
+        write(journal, BEGIN + number, pool="chat")
+        write(journal, BEGIN + number, pool="gone", replica="http://r9")
+    journal.close()
+    policy = Policy(pools=(Pool("chat", "m", "vllm", ("http://r1",)), Pool("idle", "n", "vllm", ("http://r2",))))
+    told = report(measured(tmp_path, policy), 7.0)
+    (pace,) = told.pools
+    assert pace.pool == "chat"
+    times = (pace.token_time, pace.tpot_p99, pace.ttft_p99)
+    assert times == pytest.approx((0.025, 0.025, 0.2), rel=0.02)
+    assert [each.replica for each in told.replicas] == ["http://r1", "http://r9"]
+
+
+def test_an_hour_kept_by_an_older_version_is_read() -> None:
+    old = msgspec.msgpack.encode([[0.0, "chat", "m", "http://r1", 2, 10, 1000, 25.0, 990, 1]])
+    (hour,) = msgspec.msgpack.decode(old, type=list[Hour])
+    assert (hour.stalls, hour.paces, hour.firsts) == (1, {}, {})
 
 
 def test_what_ended_outside_the_week_is_not_in_it(tmp_path: Path) -> None:
@@ -103,6 +142,7 @@ def test_each_hour_is_kept_once_and_the_gateway_is_told(tmp_path: Path) -> None:
     (told,) = kept.told
     stalls = {each.replica: each.stall_ratio for each in told.replicas}
     assert stalls == {"http://r1": 0.0, "http://r2": 0.0, "http://r3": 0.05}
+    assert [each.variation for each in told.replicas] == [pytest.approx(0.0)] * 3
     assert told.at == kept.world.now
     kept.stream(3, 4)
     before = {path.name: path.stat().st_mtime_ns for path in kept.folder.iterdir()}
