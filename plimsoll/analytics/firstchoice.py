@@ -6,8 +6,8 @@ known here: there it may differ by a tenth.
 
 from collections.abc import Iterable, Mapping
 
-from plimsoll.policy.matrix import TTFT, TierClasses, in_order
-from plimsoll.policy.policy import FRONT, Policy, Pool
+from plimsoll.policy.matrix import FRONT, TTFT, TierClasses, in_order
+from plimsoll.policy.policy import Policy, Pool
 from plimsoll.slo import front
 
 Paces = Mapping[str, tuple[float | None, float | None]]

@@ -21,6 +21,7 @@ from plimsoll.requestlog.codec import encode
 from plimsoll.requestlog.enginestate import ReplicaWindow
 from plimsoll.requestlog.record import Record
 from plimsoll.sim.budgets import SimulatedBudgets
+from plimsoll.sim.capabilities import SimulatedCapabilities
 from plimsoll.sim.outage import planned
 from plimsoll.sim.simulation import EPOCH, Simulation
 from plimsoll.sim.spending import Spending
@@ -29,7 +30,7 @@ from plimsoll.sim.workload import Workload
 from plimsoll.slo.outcome import Reason
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.projections import Projections
-from plimsoll.storage.rows import BUDGETS_NOTE, DECISION_NOTE, STATES_NOTE
+from plimsoll.storage.rows import BUDGETS_NOTE, CAPABILITIES_NOTE, DECISION_NOTE, STATES_NOTE
 from plimsoll.storage.statewindows import StateWindows
 
 NUM_SLICES = 600
@@ -112,6 +113,7 @@ class _Running:
         self._looks = _Looks()
         self._budgets = SimulatedBudgets(policy)
         self._assess_at = self._start_at + MINUTE
+        self._capabilities = SimulatedCapabilities(policy, self._start_at)
         self._too_long = 0  # requests that no engine of their model could ever hold
 
     def run(self) -> Run:
@@ -170,6 +172,7 @@ class _Running:
                     journal.settle(settle)
                 self._spending.add(settle.record)
                 self._budgets.settled(settle)
+                self._capabilities.settled(settle.record)
                 self._too_long += settle.record.reason in _TOO_LONG
                 yield settle.record
             self._settled.clear()
@@ -182,6 +185,8 @@ class _Running:
             simulation.fleet.moves.clear()
             if until >= self._assess_at:
                 self._assess(until, journal)
+            if until >= self._capabilities.due_at:
+                self._tell_capabilities(until, journal)
             if not simulation.ended:
                 self._looks.add(simulation.fleet.report(until))
             if journal is not None:
@@ -197,6 +202,14 @@ class _Running:
             for decided in self._budgets.decisions[num_before:]:
                 journal.note(at, DECISION_NOTE, encode(decided))
             journal.note(at, BUDGETS_NOTE, recording.encode(report))
+        if not self._simulation.ended:
+            self._simulation.tell(report)
+
+    def _tell_capabilities(self, at: float, journal: Journal | None) -> None:
+        """As the projector does once an hour."""
+        report = self._capabilities.report(at)
+        if journal is not None:
+            journal.note(at, CAPABILITIES_NOTE, recording.encode(report))
         if not self._simulation.ended:
             self._simulation.tell(report)
 

@@ -6,11 +6,11 @@ what follows from both by `slo/front`. Orders are made anew when either changes,
 
 from collections.abc import Iterable, Mapping
 
-from plimsoll.governor.events import PoolPace
 from plimsoll.governor.pool import Pool
-from plimsoll.policy.matrix import TTFT, TierClasses
+from plimsoll.governor.shown import PoolPace
+from plimsoll.policy.matrix import FRONT, TTFT, TierClasses
 from plimsoll.policy.matrix import in_order as place_in
-from plimsoll.policy.policy import FRONT, Policy
+from plimsoll.policy.policy import Policy
 from plimsoll.slo.front import Candidate, in_order, keeps, smaller
 
 

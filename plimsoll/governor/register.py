@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 
 from plimsoll.engine.profile import EngineProfile
-from plimsoll.governor.events import PoolPace
 from plimsoll.governor.fronts import Fronts
 from plimsoll.governor.months import Month
 from plimsoll.governor.pool import Pool
@@ -12,6 +11,7 @@ from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
 from plimsoll.governor.rules import Rules
+from plimsoll.governor.shown import PoolPace
 from plimsoll.governor.speculating import Acceptance
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue

@@ -3,13 +3,13 @@
 from msgspec import Struct
 
 from plimsoll.governor.counts import Counts
-from plimsoll.governor.events import PoolPace
 from plimsoll.governor.lifecycle import COMPLETED, DISPATCHED, QUEUED, STATES, STREAMING
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.poolsizing import PoolSizing
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.saturation import saturation
+from plimsoll.governor.shown import PoolPace
 from plimsoll.governor.tenants import Account
 
 

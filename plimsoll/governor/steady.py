@@ -5,8 +5,8 @@ How steady they are is measured over a week outside (`CapabilitiesReported`); he
 
 from collections.abc import Mapping
 
-from plimsoll.governor.events import ReplicaSteadiness
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.shown import ReplicaSteadiness
 from plimsoll.slo.steadiness import bound, is_unsteady, variation_bound
 
 

@@ -14,7 +14,6 @@ from plimsoll.governor.events import (
     Event,
     PolicyChanged,
     ReplicasReported,
-    ReplicaSteadiness,
     Standing,
 )
 from plimsoll.governor.matrix import place
@@ -23,6 +22,7 @@ from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import PROMPT_PATIENCE
 from plimsoll.governor.request import Request
 from plimsoll.governor.saturation import look_at_ladder
+from plimsoll.governor.shown import ReplicaSteadiness
 from plimsoll.governor.steady import judge
 from plimsoll.governor.timers import Timers
 from plimsoll.slo.outcome import Reason

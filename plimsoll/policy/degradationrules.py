@@ -4,9 +4,10 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
+from plimsoll.policy.matrix import FRONT, TARGET
 from plimsoll.policy.objective import Sli
 from plimsoll.policy.plugins import Plugin
-from plimsoll.policy.policy import FRONT, TARGET, Degradation, Pool, Trigger
+from plimsoll.policy.policy import Degradation, Pool, Trigger
 from plimsoll.policy.section import Section
 
 _TRIGGER: Final = Trigger()

@@ -8,6 +8,11 @@ from msgspec import Struct
 TTFT: Final = "ttft"
 TPOT: Final = "tpot"
 
+TARGET: Final = "target"
+"""The ladder's small model: a pool that the policy names (degrade_target) …"""
+FRONT: Final = "front"
+"""… or the best of the pools that are measured to be quicker."""
+
 
 class TierClasses(Struct, frozen=True):
     """Classes of pools, the one to try first first; (): every pool, which needs `within`."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 from plimsoll.policy.alerts import AlertRules
 from plimsoll.policy.beside import EngineTls, Exporters
 from plimsoll.policy.knownchange import KnownChange
-from plimsoll.policy.matrix import TierClasses
+from plimsoll.policy.matrix import TARGET, TierClasses
 from plimsoll.policy.objective import Objective, RunObjective
 from plimsoll.policy.plugins import Plugin
 from plimsoll.policy.schedulingrules import Late, RequestClass, SaturationRule, SpeculationRules
@@ -178,10 +178,6 @@ class Trigger(Struct, frozen=True):
     above: float = inf  # s
     for_: float = 180.0  # s
     saturation: Fraction | None = None  # of the pool; None: not looked at
-
-
-TARGET: Final = "target"  # a pool that the policy names: degrade_target
-FRONT: Final = "front"  # the best of the pools that are measured to be quicker
 
 
 class Degradation(Struct, frozen=True):

@@ -16,18 +16,16 @@ import msgspec
 from plimsoll.analytics.capability import DAYS, Capabilities, Hour, capabilities
 from plimsoll.errors import PlimsollError
 from plimsoll.governor import recording
-from plimsoll.governor.events import CapabilitiesReported, PoolPace, ReplicaSteadiness
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.figures import History
 from plimsoll.policy.policy import Policy
 from plimsoll.slo.steadiness import STALL
 from plimsoll.slo.timing import bucket_of
 from plimsoll.storage.budgetminute import Minute
+from plimsoll.storage.capabilityreport import HOUR, LATE, report
 from plimsoll.storage.inbox import Inbox
 from plimsoll.storage.query import connect
 
-HOUR: Final = 3600.0
-LATE: Final = 300.0  # s after an hour's end at which its rows are in the log
 _STALL_BUCKET: Final = bucket_of(STALL)
 """It ends there: those above it hold longer gaps."""
 
@@ -85,21 +83,6 @@ def measured(directory: Path, policy: Policy, until: float | None = None) -> Cap
             until = 0.0 if last is None else last + 1e-6
         since = until - DAYS * 24.0 * HOUR
         return capabilities(hours(connection, since, until), policy, str(directory), since, until)
-
-
-def report(found: Capabilities, at: float) -> CapabilitiesReported:
-    """What of them the governor is told; of whom nothing is known it is told nothing."""
-    replicas = [
-        ReplicaSteadiness(one.replica, one.stall_ratio, one.variation)
-        for one in found.replicas
-        if one.stall_ratio is not None or one.variation is not None
-    ]
-    pools = [
-        PoolPace(model.pool, model.latency, model.ttft_p99, model.tpot_p99)
-        for model in found.models
-        if model.latency is not None
-    ]
-    return CapabilitiesReported(at, tuple(replicas), tuple(pools))
 
 
 class CapabilityKeeper:

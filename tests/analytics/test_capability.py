@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from plimsoll.analytics.capability import FEW_GAPS, Capabilities, Hour, capabilities
-from plimsoll.policy.matrix import TierClasses
-from plimsoll.policy.policy import FRONT, TARGET, Degradation, Policy, Pool, Tier
+from plimsoll.policy.matrix import FRONT, TARGET, TierClasses
+from plimsoll.policy.policy import Degradation, Policy, Pool, Tier
 from plimsoll.slo import steadiness
 from plimsoll.slo.timing import bucket_of
 

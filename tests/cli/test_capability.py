@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.storage.capabilities import HOUR
+from plimsoll.storage.capabilityreport import HOUR
 from plimsoll.storage.journal import Journal
 from tests.cli.running import Inside
 from tests.storage.test_capabilities import BEGIN, write

@@ -226,6 +226,36 @@ def test_a_slow_machine_leaves_the_same_rows(files: Path) -> None:
     assert left[0] == left[1]
 
 
+MODELS = """
+plimsoll: 1
+tiers: [{name: gold, rank: 0, classes: {within: WITHIN, p99_of: tpot}}]
+tenants: [{name: acme, tier: gold}]
+pools:
+  - {name: big, model: m70, quality: 82, aliases: [m], engine: vllm, profile: h100-llama70b-tp4, replicas: ["http://b"]}
+  - {name: lite, model: m8, quality: 60, aliases: [m], engine: vllm, profile: rtx4090-llama8b, replicas: ["http://l"]}
+"""
+FIVE_TO = """
+start: "2026-01-05T00:56"
+duration: 12min
+model: m
+tenants: [{name: acme, rate: 2, prompt: {median: 300, sigma: 0.2}, output: {median: 60, sigma: 0.5}}]
+"""
+
+
+@pytest.mark.parametrize(("within", "after"), [("1ms", "lite"), ("10s", "big")])
+def test_capabilities_are_told_each_simulated_hour(files: Path, within: str, after: str) -> None:
+    """What the projector would have told lies in the journal, and the tier goes by it from then on."""
+    (files / "policy.yaml").write_text(MODELS.replace("WITHIN", within))
+    (files / "w.yaml").write_text(FIVE_TO)
+    run_task(Task(files / "policy.yaml", files / "w.yaml", "", 0.0, 1, files / "out"), quiet, never)
+    (told,) = chronicle(files / "out", Wanted(kind="replica"))
+    assert told.reason == "capabilities"
+    assert 0.005 < told.detail["paces"]["big"]["tpot_p99"] < 0.05
+    rows = list(records(files / "out"))
+    assert {row.pool for row in rows if row.arrived_at < told.at - 20.0} == {"big"}, "nothing is known: the best"
+    assert {row.pool for row in rows if row.arrived_at > told.at + 20.0} == {after}
+
+
 def test_budgets_are_assessed_each_simulated_minute_and_the_books_agree(files: Path) -> None:
     """What the budget service would have told and decided lies in the journal; a second pass over it finds it right."""
     home = run(files, "out", duration=150.0)

@@ -5,12 +5,13 @@ from msgspec import json
 from msgspec.structs import replace
 
 from plimsoll.governor.decisions import Dispatch, Enqueue
-from plimsoll.governor.events import CapabilitiesReported, Criticality, PolicyChanged, PoolPace, RequestRead
+from plimsoll.governor.events import CapabilitiesReported, Criticality, PolicyChanged, RequestRead
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.pathway import Path, path
 from plimsoll.governor.plugins import drops
 from plimsoll.governor.recording import decode, encode
 from plimsoll.governor.restoring import restore
+from plimsoll.governor.shown import PoolPace
 from plimsoll.governor.snapshot import Snapshot
 from plimsoll.policy.document import parse
 from tests.governor.service import Service, only

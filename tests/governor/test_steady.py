@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from plimsoll.governor.decisions import Dispatch, Enqueue
-from plimsoll.governor.events import CapabilitiesReported, PolicyChanged, ReplicaSteadiness
+from plimsoll.governor.events import CapabilitiesReported, PolicyChanged
 from plimsoll.governor.recording import decode, encode
+from plimsoll.governor.shown import ReplicaSteadiness
 from plimsoll.policy.document import examine, parse
 from tests.governor.service import Service, only
 from tests.laws.histories import START

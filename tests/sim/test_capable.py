@@ -3,7 +3,8 @@
 import msgspec
 
 from plimsoll.governor.decisions import Settle
-from plimsoll.governor.events import CapabilitiesReported, ReplicaSteadiness
+from plimsoll.governor.events import CapabilitiesReported
+from plimsoll.governor.shown import ReplicaSteadiness
 from plimsoll.policy.policy import CAPABLE
 from plimsoll.sim.simulation import EPOCH, Simulation
 from tests.sim.world import POLICY, PROFILES, traffic

@@ -7,12 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from plimsoll.analytics.capability import DAYS, Hour
+from plimsoll.analytics.hourtally import HourTally
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.events import CapabilitiesReported
 from plimsoll.policy.policy import Policy, Pool
+from plimsoll.requestlog.record import Record
 from plimsoll.slo.measured import ItlSketch
 from plimsoll.slo.timing import bucket_of
-from plimsoll.storage.capabilities import HOUR, CapabilityKeeper, hours, measured, report
+from plimsoll.storage.capabilities import CapabilityKeeper, hours, measured
+from plimsoll.storage.capabilityreport import HOUR, report
 from plimsoll.storage.chronicle import Wanted, chronicle
 from plimsoll.storage.journal import Journal
 from plimsoll.storage.query import connect
@@ -32,7 +35,7 @@ def write(
     pool: str = "chat",
     tpot: float = 0.025,
     first: float = 0.2,
-) -> None:
+) -> Record:
     """A stream of 101 tokens at 40 a second; `long`: how many of its hundred gaps took just above half a second."""
     row = replace(
         record(journal.next_request_id),
@@ -49,12 +52,14 @@ def write(
     )
     journal.next_request_id += 1
     journal.settle(Settle(row, ()))
+    return row
 
 
 def test_hours_are_sums_of_rows(tmp_path: Path) -> None:
     with_journal = Journal.open(tmp_path, 1)
+    tally = HourTally()
     for at, running, long in ((10.0, 6, 2), (20.0, 5, 0), (30.0, 30, 1), (3700.0, None, 0)):
-        write(with_journal, BEGIN + at, running=running, long=long)
+        tally.add(write(with_journal, BEGIN + at, running=running, long=long))
     with_journal.close()
     with connect(tmp_path) as connection:
         found = hours(connection, BEGIN, BEGIN + 7200.0)
@@ -68,6 +73,9 @@ def test_hours_are_sums_of_rows(tmp_path: Path) -> None:
     assert found[0].replica == "http://r1"
     assert found[0].paces == {bucket_of(0.025): 2}
     assert found[0].firsts == {bucket_of(0.2): 2}
+    assert tally.hours(BEGIN, BEGIN + 7200.0) == found, "row by row it is the same"
+    assert [hour.from_at for hour in tally.hours(BEGIN + 3600.0, BEGIN + 7200.0)] == [BEGIN + 3600.0]
+    assert tally.hours(BEGIN, BEGIN + 3600.0) == [], "what is older is forgotten"
 
 
 def test_the_governor_is_told_of_pools_that_streamed(tmp_path: Path) -> None:
