@@ -34,6 +34,7 @@ class Fleet:
         sketches: bool = True,
     ) -> None:
         self._listener = listener
+        self._told_states = listener is not None or policy.scheduling.speculation is not None
         self._sketches = sketches
         self.replicas: list[Engine] = []
         self.adapters: list[tuple[str, ...]] = []  # by number: names of models that are LoRA adapters there
@@ -106,14 +107,16 @@ class Fleet:
         return Timing(num_tokens=tokens, itl_bad=tuple([0] * len(job.thresholds)))
 
     def tell(self, at: float) -> ReplicasReported:
-        """One tick's report; whoever listens gets it with what the governor does not need."""
-        if self._listener is None:
+        """One tick's report; with what engines tell beyond their load where somebody listens, or drafts are looked at:
+        what a governor decides may not hang on who listens."""
+        if not self._told_states:
             return ReplicasReported(at, self.report(at))
         reports = [
             structs.replace(report, engine=replica.state()) if report.healthy else report
             for report, replica in zip(self.report(at), self.replicas, strict=True)
         ]
-        self._listener(ReplicasReported(at, tuple(reports)))
+        if self._listener is not None:
+            self._listener(ReplicasReported(at, tuple(reports)))
         return ReplicasReported(at, tuple(reports))
 
     def report(self, at: float) -> tuple[ReplicaReport, ...]:

@@ -2,35 +2,20 @@
 
 from collections import Counter
 from fractions import Fraction
-from math import inf, sqrt
-from typing import Any
+from math import inf
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.engine import profiles
-from plimsoll.governor.decisions import Decision, Dispatch, MoveStep, Reassign, RunPlugins, Settle, WakeAt
+from plimsoll.governor.decisions import Dispatch, MoveStep, Reassign, RunPlugins, Settle
 from plimsoll.policy.matrix import TierClasses
 from plimsoll.policy.plugins import Plugin
-from plimsoll.policy.policy import Adaptive, Degradation, Policy, Trigger
+from plimsoll.policy.policy import Adaptive, Degradation, Trigger
 from plimsoll.policy.presets import preset
-from plimsoll.sim.arrival import Arrival
-from plimsoll.sim.simulation import Simulation
-from tests.parity.liveworld import START, LiveWorld, Wanted, digest_of
-from tests.sim.world import POLICY
-
-SMALL = msgspec.structs.replace(
-    profiles.load("rtxpro6000-llama8b"), name="small", num_blocks=600, max_num_seqs=6, block_size=16
-)
-PROFILES = {"small": SMALL}
-KEYED = msgspec.structs.replace(
-    POLICY,
-    tenants=tuple(msgspec.structs.replace(t, keys=(digest_of(t.name),)) for t in POLICY.tenants),
-    tiers=tuple(msgspec.structs.replace(tier, queue_timeout=6.0) for tier in POLICY.tiers),
-    pools=tuple(msgspec.structs.replace(pool, profile="small") for pool in POLICY.pools),
-)
+from tests.parity.histories import KEYED, POOL, close, same, wanted
+from tests.parity.liveexchange import Wanted
 
 PLUGGED = msgspec.structs.replace(
     KEYED,
@@ -38,7 +23,6 @@ PLUGGED = msgspec.structs.replace(
     degradation=Degradation(Trigger(saturation=Fraction(9, 10), for_=1.0), ("drop_plugins",)),
 )
 
-(POOL,) = KEYED.pools
 CLASSES = TierClasses(("fast", "slow"), ("fast", "slow"), ("slow",))
 CLASSED = msgspec.structs.replace(
     KEYED,
@@ -48,85 +32,6 @@ CLASSED = msgspec.structs.replace(
         for name, url, sla_class in zip(("chat", "more"), POOL.replicas, ("slow", "fast"), strict=True)
     ),
 )
-
-wanted = st.builds(
-    Wanted,
-    at=st.integers(0, 400).map(lambda ms: ms / 1000.0),  # s after the one before
-    tenant=st.sampled_from([tenant.name for tenant in POLICY.tenants]),
-    shared=st.sampled_from([0, 0, 2048, 4096]),
-    own=st.integers(8, 6000),
-    output=st.integers(1, 150),
-    max_tokens=st.sampled_from([20, 200]),
-    family=st.integers(1, 2),
-    patience=st.sampled_from([inf, inf, inf, 0.4, 2.5]),
-    streaming=st.sampled_from([True, True, False]),
-)
-
-
-def live(policy: Policy, history: list[Wanted]) -> LiveWorld:
-    world = LiveWorld(policy, PROFILES, history)
-    world.run()
-    return world
-
-
-def simulated(policy: Policy, world: LiveWorld, history: list[Wanted]) -> list[tuple[float, Decision]]:
-    """The same clients, as the governor was told of them, on the virtual clock."""
-    arrivals = [
-        Arrival(
-            at=event.at - START,
-            tenant=event.tenant,
-            model=event.model,
-            prompt_tokens=event.prompt_tokens,
-            output_tokens=client.output,
-            max_output_tokens=event.max_output_tokens,
-            hashes=event.prefix_hashes,
-            hash_tokens=event.prefix_block_tokens,
-            streaming=event.streaming,
-            patience=client.patience,
-        )
-        for event, client in zip(world.arrivals, history, strict=True)
-    ]
-    seen: list[tuple[float, Decision]] = []
-    Simulation(
-        policy, PROFILES, arrivals, lambda _: None, START, seen=lambda at, decision: seen.append((at, decision))
-    ).run()
-    return seen
-
-
-def told(decision: Decision) -> Any:
-    """A decision as plain values; ids of traces are the hands' own."""
-    if isinstance(decision, Settle):
-        # a trace is named by dice of the live hands; of a text that repeats itself a simulation knows nothing
-        record = msgspec.structs.replace(decision.record, trace_id="", prompt_entropy=None)
-        return ["settle", msgspec.to_builtins(record), msgspec.to_builtins(decision.entries)]
-    return [type(decision).__name__, msgspec.to_builtins(decision)]
-
-
-def close(left: Any, right: Any) -> bool:
-    """Equal, but for floats, which may differ by a microsecond."""
-    if isinstance(left, float) and isinstance(right, float):
-        return left == right or abs(left - right) <= 1e-6
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(close, left, right))
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(close(left[key], right[key]) for key in left)
-    return bool(left == right)
-
-
-def same(policy: Policy, history: list[Wanted]) -> list[Decision]:
-    at = 0.0
-    for number, client in enumerate(history):
-        # No two things at one instant: like replicas that start like jobs together would end their steps together,
-        # and which is told first is then a matter of rounding.
-        at += client.at + 0.000137 * sqrt(number + 2)
-        client.at = at
-    world = live(policy, history)
-    ours = [(at, decision) for at, decision in world.recorder.decisions if not isinstance(decision, WakeAt)]
-    theirs = [(at, d) for at, d in simulated(policy, world, history) if not isinstance(d, WakeAt)]
-    for (at, decision), (their_at, theirs_too) in zip(ours, theirs, strict=False):
-        assert close([at, *told(decision)], [their_at, *told(theirs_too)])
-    assert len(ours) == len(theirs)
-    return [decision for _, decision in ours]
 
 
 @settings(max_examples=20, deadline=None)
