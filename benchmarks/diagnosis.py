@@ -120,12 +120,20 @@ class Wanted(Struct, frozen=True):
 
 
 def _arguments(words: list[str]) -> Wanted:
+    if {"-h", "--help"} & set(words):
+        print(__doc__)
+        sys.exit()
     options: dict[str, str] = {}
     for name in ("--keep", "--share", "--from"):
         if name in words:
             place = words.index(name)
+            if place + 1 == len(words):
+                sys.exit(f"{name} needs a value")
             options[name] = words[place + 1]
             words = [*words[:place], *words[place + 2 :]]
+    known = {*KINDS, *_pairs(), "pairs", "all", "odd", "even"}
+    if unknown := [word for word in words if not word.isdigit() and word not in known]:
+        sys.exit(f"no such kind of episode: {', '.join(unknown)}; there are all, pairs, {', '.join(KINDS)}")
     part, _, parts = options.get("--share", "1/1").partition("/")
     return Wanted(
         num=next((int(word) for word in words if word.isdigit()), 5),
@@ -138,11 +146,14 @@ def _arguments(words: list[str]) -> Wanted:
 
 def _episodes(wanted: Wanted) -> Iterable[tuple[str, int]]:
     """Kind and seed, in order; every second seed, so that all are odd or all even."""
-    pairs = ["+".join(pair) for pair in PAIRS]
     for word in wanted.words:
-        for kind in {"pairs": pairs, "all": [*KINDS, *pairs]}.get(word, [word]):
+        for kind in {"pairs": _pairs(), "all": [*KINDS, *_pairs()]}.get(word, [word]):
             num = 4 * wanted.num if kind == "no_fault" and "all" in wanted.words else wanted.num
             yield from ((kind, seed) for seed in range(wanted.first, wanted.first + 2 * num, 2))
+
+
+def _pairs() -> list[str]:
+    return ["+".join(pair) for pair in PAIRS]
 
 
 def _kept(path: Path | None) -> Iterable[Outcome]:

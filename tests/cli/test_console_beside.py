@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from plimsoll.cli.consolebeside import address_of
 from plimsoll.errors import UsageError
-from tests.cli.test_serve import CHAT, bearer, failing, policy_text
+from tests.cli.served import CHAT, bearer, failing, policy_text, start
 from tests.gateway.tinyengine import engines, until
 
 pytestmark = [
@@ -47,14 +46,8 @@ class Gateway(NamedTuple):
 @asynccontextmanager
 async def gateway(home: Path, engine_policy: str, *, token: str = "") -> AsyncIterator[Gateway]:
     (home / "policy.yaml").write_text(engine_policy)
-    words = ("--port", "0", "--admin-port", "0", "--data", str(home / "data"), "--no-project", "--console", "0")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "plimsoll", "serve", str(home / "policy.yaml"), *words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        env=os.environ | ({"PLIMSOLL_ADMIN_TOKEN": token} if token else {}),
-    )
+    words = ("--port", "0", "--admin-port", "0", "--data", str(home / "data"), "--console", "0")
+    process = await start(str(home / "policy.yaml"), *words, token=token, own_session=True)
     assert process.stdout is not None
     try:
         ready = (await process.stdout.readline()).decode().split()

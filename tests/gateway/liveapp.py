@@ -11,7 +11,11 @@ from msgspec.structs import replace
 from plimsoll.gateway.app import App, Promise
 from plimsoll.gateway.clock import wall_clock
 from plimsoll.policy.policy import GatewayRules, Policy, Pool, Tenant, Tier, Timeouts
+from plimsoll.requestlog.codec import RowKind
+from plimsoll.requestlog.record import Record
 from plimsoll.storage.journal import Journal
+from plimsoll.storage.reader import read_rows
+from plimsoll.storage.rows import decode_settle
 
 KEY = "sk-acme"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -31,6 +35,12 @@ def policy_for(*urls: str, drain: float = 5.0) -> Policy:
 def renamed(policy: Policy, key: str) -> Policy:
     tenant = replace(policy.tenants[0], keys=("sha256:" + sha256(key.encode()).hexdigest(),))
     return replace(policy, tenants=(tenant,), version="v2")
+
+
+def records(directory: Path) -> list[Record]:
+    """What the journal says of requests that are over, in order."""
+    rows = [row for row in read_rows(directory / "journal", 0) if row.kind == RowKind.SETTLE]
+    return [decode_settle(row.payload).record for row in rows]
 
 
 @asynccontextmanager

@@ -162,8 +162,8 @@ def json_answer(body: bytes, status: bytes = b"200 OK", extra: bytes = b"") -> b
     return head % (status, extra, len(body)) + body
 
 
-def run(test: Callable[[], Awaitable[None]], loop: str) -> None:
-    """Run a coroutine on asyncio's own loop or on uvloop, warnings being errors."""
+def run(test: Callable[[], Awaitable[None]], loop: str = "asyncio") -> None:
+    """Run a coroutine on asyncio's own loop or on uvloop, for 40 s at most, warnings being errors."""
     if loop == "uvloop":
         import uvloop
 
@@ -174,4 +174,4 @@ def run(test: Callable[[], Awaitable[None]], loop: str) -> None:
 
 
 async def _bounded(test: Callable[[], Awaitable[None]]) -> None:
-    await asyncio.wait_for(test(), 30)
+    await asyncio.wait_for(test(), 40)

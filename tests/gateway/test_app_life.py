@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +13,17 @@ from plimsoll.errors import UsageError
 from plimsoll.gateway.app import App, Promise
 from plimsoll.gateway.clock import wall_clock
 from plimsoll.policy.policy import GatewayRules
-from plimsoll.requestlog.codec import RowKind
 from plimsoll.slo.outcome import Outcome, Reason
 from plimsoll.storage.journal import Journal
-from plimsoll.storage.reader import read_rows
-from plimsoll.storage.rows import decode_settle
-from tests.gateway.liveapp import CHAT, policy_for, renamed, running
+from tests.gateway.liveapp import CHAT, policy_for, records, renamed, running
+from tests.gateway.scripted import run
 from tests.gateway.tinyengine import engines, until
 
 STREAM = CHAT | {"stream": True}
 
 
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario()
-
-    asyncio.run(bounded())
-
-
 def endings(directory: Path) -> list[tuple[Outcome, Reason]]:
-    rows = [row for row in read_rows(directory / "journal", 0) if row.kind == RowKind.SETTLE]
-    records = [decode_settle(row.payload).record for row in rows]
-    return [(record.outcome, record.reason) for record in records]
+    return [(record.outcome, record.reason) for record in records(directory)]
 
 
 def routable(app: App) -> list[bool]:

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,12 @@ from plimsoll.slo.outcome import Reason
 from tests.gateway.doubles import RawClient
 from tests.gateway.drivenworld import World
 from tests.gateway.liveapp import CHAT, KEY, policy_for, running
+from tests.gateway.scripted import run
 from tests.gateway.tinyengine import Engine, engines, until
 
 ASK = b"X-Plimsoll-Early-Hints: 1\r\n"
 DEGRADABLE = b"X-Plimsoll-Criticality: default\r\n"
 STREAM = CHAT | {"stream": True}
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario()
-
-    asyncio.run(bounded())
 
 
 def post(extra: bytes = b"", body: dict[str, Any] = CHAT, version: bytes = b"1.1") -> bytes:

@@ -1,6 +1,5 @@
 """Hedging through a whole gateway: a replica that hangs costs a client a moment, and one row says so."""
 
-import asyncio
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -10,6 +9,7 @@ from plimsoll.requestlog.codec import RowKind
 from plimsoll.storage.reader import read_rows
 from plimsoll.storage.rows import decode_settle
 from tests.gateway.liveapp import CHAT, policy_for, running
+from tests.gateway.scripted import run
 from tests.gateway.tinyengine import engines
 
 
@@ -39,8 +39,4 @@ def test_a_stream_behind_a_replica_that_hangs_is_answered_by_another(tmp_path: P
         assert rows[-1].ttft is not None
         assert rows[-1].ttft < 5.0
 
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario()
-
-    asyncio.run(bounded())
+    run(scenario)

@@ -5,7 +5,6 @@ import base64
 import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +17,15 @@ from plimsoll.policy.objective import Objective, Sli
 from plimsoll.policy.plugins import OnError, Plugin
 from plimsoll.policy.policy import Policy
 from plimsoll.policy.tiers import DEFAULT_AVAILABILITY
-from plimsoll.requestlog.codec import RowKind
-from plimsoll.requestlog.record import Record
 from plimsoll.slo.outcome import Outcome, Reason
 from plimsoll.slo.verdict import Judgement
-from plimsoll.storage.reader import read_rows
-from plimsoll.storage.rows import decode_settle
 from tests.gateway.guardpeer import Guard
-from tests.gateway.liveapp import CHAT, policy_for, running
+from tests.gateway.liveapp import CHAT, policy_for, records, running
+from tests.gateway.scripted import run
 from tests.gateway.tinyengine import Engine, engines, until
 
 SECRET = "the prompt that nobody may keep"
 ASKED = CHAT | {"messages": [{"role": "user", "content": SECRET}], "stream": True}
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(40):
-            await scenario()
-
-    asyncio.run(bounded())
-
-
-def rows(directory: Path) -> list[Record]:
-    found = [row for row in read_rows(directory / "journal", 0) if row.kind == RowKind.SETTLE]
-    return [decode_settle(row.payload).record for row in found]
 
 
 def guard_rules(guard: Guard, **more: Any) -> Plugin:
@@ -78,7 +61,7 @@ def test_one_that_may_pass_passes_and_its_check_has_a_part_of_its_own(tmp_path: 
             assert "Authorization" not in guard.headers[0], "the tenant's key is not the guard's"
 
     run(scenario)
-    (told,) = rows(tmp_path)
+    (told,) = records(tmp_path)
     assert (told.outcome, told.plugins) == (Outcome.COMPLETED, "guard:allow")
     assert told.plugin_time is not None
     assert told.dispatched_at is not None
@@ -109,7 +92,7 @@ def test_one_that_may_not_is_refused_with_the_reason_and_reaches_no_engine(tmp_p
                 assert app.driver.num_open == 0
 
     run(scenario)
-    denied, passed = rows(tmp_path)
+    denied, passed = records(tmp_path)
     assert (denied.outcome, denied.reason, denied.plugins) == (Outcome.REJECTED, Reason.PLUGIN_DENIED, "guard:deny")
     assert {verdict.judgement for verdict in denied.verdicts} == {Judgement.EXCLUDED}
     assert passed.outcome is Outcome.COMPLETED
@@ -168,7 +151,7 @@ def test_one_that_fails_costs_one_request_at_most(
 
     with caplog.at_level(logging.DEBUG, "plimsoll"):
         run(scenario)
-    first = rows(tmp_path)[0]
+    first = records(tmp_path)[0]
     assert first.plugins == f"guard:{FAILURES[how]}"
     assert first.plugin_time is not None
     assert (first.plugin_time < 2.0) is True, "its time is bounded"
@@ -193,7 +176,7 @@ def test_a_client_that_leaves_ends_its_check(tmp_path: Path) -> None:
                 assert (counts["rejected"], counts["completed"]) == (1, 1)
 
     run(scenario)
-    assert [row.reason for row in rows(tmp_path)] == [Reason.CLIENT_LEFT, Reason.DONE]
+    assert [row.reason for row in records(tmp_path)] == [Reason.CLIENT_LEFT, Reason.DONE]
 
 
 def test_no_more_at_once_than_it_may(tmp_path: Path) -> None:
@@ -207,7 +190,7 @@ def test_no_more_at_once_than_it_may(tmp_path: Path) -> None:
                 assert len(guard.asked) == 2
 
     run(scenario)
-    assert sorted(row.plugins for row in rows(tmp_path)) == ["guard:allow"] * 2 + ["guard:busy"] * 3
+    assert sorted(row.plugins for row in records(tmp_path)) == ["guard:allow"] * 2 + ["guard:busy"] * 3
 
 
 def test_what_is_no_json_is_shown_to_it_all_the_same(tmp_path: Path) -> None:
@@ -254,7 +237,7 @@ def test_a_reload_takes_it_away_under_a_request_in_hand(tmp_path: Path) -> None:
                 assert len(guard.asked) == 1
 
     run(scenario)
-    assert {row.plugins for row in rows(tmp_path)} == {"", "guard:allow"}
+    assert {row.plugins for row in records(tmp_path)} == {"", "guard:allow"}
 
 
 def test_a_large_body_is_looked_at_whole(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
@@ -10,19 +9,12 @@ import pytest
 from plimsoll.gateway.probe import MISSES, Prober, ReplicaProbe
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.policy.policy import GatewayRules, Policy, Pool
+from tests.gateway.scripted import run
 from tests.gateway.tinyengine import Engine, engines, until
 
 
 def probed(engine: Engine, kind: str = "vllm") -> ReplicaProbe:
     return ReplicaProbe(engine.url, kind, (), time.time)
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await scenario()
-
-    asyncio.run(bounded())
 
 
 def test_what_an_engine_tells_is_reported() -> None:

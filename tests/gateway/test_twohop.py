@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,8 @@ from msgspec.structs import replace
 from plimsoll.gateway.app import App
 from plimsoll.governor.snapshot import PoolState
 from plimsoll.policy.policy import GatewayRules, Timeouts
-from plimsoll.requestlog.codec import RowKind
-from plimsoll.requestlog.record import Record
-from plimsoll.storage.reader import read_rows
-from plimsoll.storage.rows import decode_settle
-from tests.gateway.liveapp import CHAT, policy_for, running
+from tests.gateway.liveapp import CHAT, policy_for, records, running
+from tests.gateway.scripted import run
 from tests.gateway.tinyengine import until
 from tests.gateway.twohoppeer import DecodeEngine, Pair, PrefillEngine
 
@@ -59,19 +56,6 @@ async def service(directory: Path, *, num_prefill: int = 1, prefill_from: int = 
     finally:
         for engine in (*prefill, decode):
             await engine.stop()
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario()
-
-    asyncio.run(bounded())
-
-
-def records(directory: Path) -> list[Record]:
-    rows = [row for row in read_rows(directory / "journal", 0) if row.kind == RowKind.SETTLE]
-    return [decode_settle(row.payload).record for row in rows]
 
 
 @pytest.mark.parametrize(
