@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from plimsoll.engine.features import Speculation
 from plimsoll.governor.decisions import Decision, Dispatch, RunPlugins, Settle
-from plimsoll.governor.events import BudgetsReported, BudgetState, CapabilitiesReported, ReplicaStalls
+from plimsoll.governor.events import BudgetsReported, BudgetState, CapabilitiesReported
+from plimsoll.governor.shown import ReplicaSteadiness
 from plimsoll.policy.plugins import Plugin
 from plimsoll.policy.policy import CAPABLE, Degradation, Hedging, Policy, Scheduling, Trigger
 from plimsoll.policy.schedulingrules import SpeculationRules
@@ -223,8 +224,8 @@ CAPABLE_FIRST: Policy = replace(
 
 
 def test_replicas_that_stall_are_avoided_alike_from_the_report_on() -> None:
-    stalls = tuple(ReplicaStalls(f"http://r{n}", 0.2 if n == 2 else 0.001) for n in (1, 2, 3))
-    fine = tuple(ReplicaStalls(f"http://r{n}", 0.001) for n in (1, 2, 3))
+    stalls = tuple(ReplicaSteadiness(f"http://r{n}", 0.2 if n == 2 else 0.001) for n in (1, 2, 3))
+    fine = tuple(ReplicaSteadiness(f"http://r{n}", 0.001) for n in (1, 2, 3))
     told = (CapabilitiesReported(5.0, stalls), CapabilitiesReported(25.0, fine))
     history = [Wanted(0.1, TENANTS[i % 3], 0, 900, 100, 200, 1, inf, True) for i in range(350)]
     decisions = same(CAPABLE_FIRST, history, Around(told=told))
