@@ -11,6 +11,7 @@ from plimsoll.console import plots, plotsvg
 from plimsoll.console.sayings import said
 from plimsoll.console.words import Words
 
+_PLACES: Final = {"s1": "on the front", "s3": "behind it"}
 _MARKS: Final = {"worse": "worse from here", "better": "better from here"}
 
 
@@ -42,6 +43,9 @@ def key_of(chart: plots.Chart) -> list[tuple[str, str]]:
     if isinstance(chart, plots.Tails):
         promised = [("promised", chart.promise)] if any(row.promised for row in chart.rows) else []
         return [("p50", "P50"), ("p90", "P90"), ("p99", "P99"), ("interval", "P99, 95 % interval"), *promised]
+    if isinstance(chart, plots.Points):
+        kinds = {point.kind for point in chart.points}
+        return [(f"bar {kind}", name) for kind, name in _PLACES.items() if kind in kinds]
     return []
 
 

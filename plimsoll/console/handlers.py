@@ -1,4 +1,4 @@
-"""Pages 2 to 7: for each, what the request asks, what is read for it, and which view and template show it."""
+"""Pages 2 to 8: for each, what the request asks, what is read for it, and which view and template show it."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from plimsoll.console import cacheview, diagnoseview, journalview, replicasview, tenantview
+from plimsoll.analytics.capability import Capabilities
+from plimsoll.console import cacheview, capabilityview, diagnoseview, journalview, replicasview, tenantview
 from plimsoll.console.logreading import HOUR
 from plimsoll.console.tenantreading import TenantLog, read_tenant
 from plimsoll.diagnosis.explain import Explanation
@@ -98,6 +99,15 @@ async def journal(console: "Console", request: web.Request, notice: str = "") ->
     return console.page(request, "journal", "journal.html", view)
 
 
+async def capability(console: "Console", request: web.Request) -> web.Response:
+    """Page 8."""
+    store = console.store
+    found: Capabilities = await console.asked(
+        request, "capability", capabilityview.read_capabilities, store.root, store.policy, store.at
+    )
+    return console.page(request, "capability", "capability.html", capabilityview.capability_view(found))
+
+
 def tenant_of(console: "Console", request: web.Request) -> str:
     """The tenant of the path: one of the policy's, or one that came."""
     name = request.match_info["tenant"]
@@ -129,4 +139,5 @@ PAGES: Final[dict[str, Page]] = {
     "/cache": cache,
     "/replicas": replicas,
     "/journal": journal,
+    "/capability": capability,
 }

@@ -27,8 +27,9 @@ PAGES: Final = (
     ("replicas", "/replicas", "Replicas"),
     ("journal", "/journal", "Journal"),
     ("whatif", "/what-if", "What if"),
+    ("capability", "/capability", "Capability"),
 )
-"""(name, path, title) in the order of the keys 1 to 7."""
+"""(name, path, title) in the order of the keys 1 to 8."""
 
 
 class Frame(Struct, frozen=True):

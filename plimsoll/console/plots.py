@@ -105,7 +105,31 @@ class Tails(Struct, frozen=True):
     promise: str = "promised"
 
 
-Chart = Lines | Bars | Heat | Tails
+class Point(Struct, frozen=True):
+    """One of `Points`, with its name beside it."""
+
+    label: str
+    x: float
+    y: float
+    kind: str = "s1"
+
+
+class Points(Struct, frozen=True):
+    """Points between two measures; `line` joins some of them, in the order of x."""
+
+    name: str
+    title: str
+    unit: str  # of x; y is a bare number
+    window: str
+    num: int
+    points: tuple[Point, ...]
+    line: tuple[tuple[float, float], ...] = ()
+    across: str = ""  # what x is
+    up: str = ""
+    empty: str = ""
+
+
+Chart = Lines | Bars | Heat | Tails | Points
 
 
 class Gauge(Struct, frozen=True):
@@ -141,4 +165,6 @@ def named(chart: Chart, words: Callable[[str], str], said: Callable[[str], str])
         return replace(chart, title=title, rows=tuple(rows))
     if isinstance(chart, Tails):
         return replace(chart, title=title, promise=words(chart.promise))
+    if isinstance(chart, Points):
+        return replace(chart, title=title, across=words(chart.across), up=words(chart.up))
     return replace(chart, title=title)

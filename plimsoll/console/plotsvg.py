@@ -7,8 +7,9 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 from zoneinfo import ZoneInfo
 
-from plimsoll.console.plots import Bars, Chart, Gauge, Heat, Lines, Mark
+from plimsoll.console.plots import Bars, Chart, Gauge, Heat, Lines, Mark, Points
 from plimsoll.console.plotscale import Scale, value_text
+from plimsoll.console.pointsvg import points_svg
 from plimsoll.console.tailsvg import tails_svg
 from plimsoll.units import format_duration
 
@@ -24,6 +25,8 @@ def svg(chart: Chart) -> str:
         return lines_svg(chart)
     if isinstance(chart, Bars):
         return bars_svg(chart)
+    if isinstance(chart, Points):
+        return points_svg(chart)
     return heat_svg(chart) if isinstance(chart, Heat) else tails_svg(chart)
 
 

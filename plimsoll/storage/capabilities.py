@@ -85,6 +85,17 @@ def measured(directory: Path, policy: Policy, until: float | None = None) -> Cap
         return capabilities(hours(connection, since, until), policy, str(directory), since, until)
 
 
+def kept(directory: Path, policy: Policy, until: float) -> Capabilities:
+    """Of the week before that instant, from the hours that are kept; nothing where none are."""
+    since = until - DAYS * 24.0 * HOUR
+    found: list[Hour] = []
+    for path in _files(directory / "capabilities"):
+        if since <= float(path.stem) < until:
+            with suppress(FileNotFoundError):  # its week was over meanwhile
+                found += msgspec.msgpack.decode(path.read_bytes(), type=list[Hour])
+    return capabilities(found, policy, str(directory), since, until)
+
+
 class CapabilityKeeper:
     """Called once a minute in the projector's process: keeps the hours, and tells the gateway when one is new."""
 
@@ -118,18 +129,13 @@ class CapabilityKeeper:
 
     def known(self, policy: Policy, until: float) -> Capabilities:
         """Of the week before that instant, from the hours that are kept."""
-        since = until - DAYS * 24.0 * HOUR
-        kept: list[Hour] = []
-        for path in self._files():
-            if since <= float(path.stem) < until:
-                kept += msgspec.msgpack.decode(path.read_bytes(), type=list[Hour])
-        return capabilities(kept, policy, str(self._directory), since, until)
+        return kept(self._directory, policy, until)
 
     def _measure(self, until: float) -> None:
         """The hour before, or the whole week where none is kept; what is older than a week goes."""
         self._folder.mkdir(exist_ok=True)
         since = until - DAYS * 24.0 * HOUR
-        last = max([float(path.stem) for path in self._files()], default=since - HOUR)
+        last = max([float(path.stem) for path in _files(self._folder)], default=since - HOUR)
         begin = max(since, last + HOUR)
         if begin < until:
             by_hour: dict[float, list[Hour]] = {}
@@ -142,11 +148,12 @@ class CapabilityKeeper:
                 part = path.with_suffix(".part")
                 part.write_bytes(msgspec.msgpack.encode(found))
                 part.replace(path)
-        for path in self._files():
+        for path in _files(self._folder):
             if float(path.stem) < since:
                 path.unlink(missing_ok=True)
 
-    def _files(self) -> list[Path]:
-        with suppress(FileNotFoundError):
-            return sorted(Path(entry.path) for entry in os.scandir(self._folder) if entry.name.endswith(".hour"))
-        return []
+
+def _files(folder: Path) -> list[Path]:
+    with suppress(FileNotFoundError):
+        return sorted(Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(".hour"))
+    return []

@@ -24,7 +24,7 @@ from tests.diagnosis.cases import every_cause
 
 PAGES = (
     *("/", "/tenants", "/tenants/acme?window=1h", "/tenants/eel?window=30d", "/diagnose?tenant=acme"),
-    *("/diagnose?tenant=eel", "/cache", "/replicas", "/journal?span=all", "/what-if"),
+    *("/diagnose?tenant=eel", "/cache", "/replicas", "/journal?span=all", "/what-if", "/capability"),
 )
 NAMES = re.compile(
     r"""plimsoll\ [a-z]+ | Plimsoll\ [\d.\w]+

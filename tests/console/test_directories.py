@@ -20,7 +20,7 @@ from tests.storage.rows import record
 ROOT = Path(__file__).parents[2]
 PATHS = (
     *("/", "/tenants", "/tenants/unknown", "/tenants/unknown?window=30d", "/diagnose", "/diagnose?tenant=unknown"),
-    *("/cache", "/replicas", "/journal?span=all", "/what-if", "/formulas"),
+    *("/cache", "/replicas", "/journal?span=all", "/what-if", "/capability", "/formulas"),
 )
 
 

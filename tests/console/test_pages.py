@@ -67,7 +67,7 @@ def read(served: Serving, path: str, language: str = "en") -> str:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_page_is_served_in_both_languages(served: Serving, language: str) -> None:
-    for path in ("/", "/tenants", "/cache", "/replicas", "/journal?span=all", "/what-if", "/formulas"):
+    for path in ("/", "/tenants", "/cache", "/replicas", "/journal?span=all", "/what-if", "/capability", "/formulas"):
         text = read(served, path, language)
         assert ("载重线" in text) is (language == "zh")
         assert "style=" not in text
@@ -76,7 +76,7 @@ def test_every_page_is_served_in_both_languages(served: Serving, language: str) 
 
 def test_every_formula_that_is_linked_is_there(served: Serving) -> None:
     anchors = set(re.findall(r'<dt id="([^"]+)"', read(served, "/formulas")))
-    for path in ("/", "/tenants", "/tenants/acme", "/diagnose", "/cache", "/replicas"):
+    for path in ("/", "/tenants", "/tenants/acme", "/diagnose", "/cache", "/replicas", "/capability"):
         linked = set(re.findall(r'href="/formulas#([^"]+)"', read(served, path)))
         assert linked <= anchors
         assert linked

@@ -24,7 +24,8 @@ ROOM = Path(__file__).parents[2] / "plimsoll" / "console"
 ASKED = re.compile(r"""\bt\((["'])((?:(?!\1).)+)\1""")
 CHOICES = re.compile(r"""\bt\(\{(.+?)\}\[""", re.DOTALL)
 CALLED = re.compile(r"""(?:loading\(t, |table\([\w.]+, )(["'])(.+?)\1""")
-DRAWN = {"Lines", "Bars", "Heat", "Series", "Band"}
+DRAWN = {"Lines", "Bars", "Heat", "Points", "Series", "Band"}
+WORDED = {"title", "unit", "across", "up", "empty"}
 SAME = {"s", "%", "×", "P50", "P90", "P99", "P99 ÷ P50", "ttft_p99", "e2e_p99", "1h", "6h", "24h", "7d", "30d", "req/s"}
 """What is written alike in both languages."""
 
@@ -43,7 +44,8 @@ def of_charts() -> Iterator[str]:
     for path in sorted(ROOM.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DRAWN:
-                constants = [*node.args[:3], *[each.value for each in node.keywords if each.arg in {"title", "unit"}]]
+                named = [each.value for each in node.keywords if each.arg in WORDED]
+                constants = [*node.args[:3], *named]
                 if node.func.id in {"Series", "Band"}:
                     constants = node.args[:1]
                 yield from (str(each.value) for each in constants if isinstance(each, ast.Constant))
@@ -57,6 +59,7 @@ def names() -> Iterator[str]:
     yield from (remedy for remedy, _ in REMEDIES.values())
     yield from (*HOW.values(), *KINDS, "goodput_ratio", "requests", "tokens", "blocks", "slots")
     yield from ("worse from here", "better from here", "decision", "{outcome}: {reason}")
+    yield from ("on the front", "behind it")
     yield from ("missed or slow: {before} → {after}", "how this is computed", "the gateway does not answer")
     yield from ("against like ones before", "against like ones that were fine", "one request")
     for each in formulas():

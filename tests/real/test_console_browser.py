@@ -32,6 +32,7 @@ PAGES = (
     "/replicas",
     "/journal?span=all",
     "/what-if",
+    "/capability",
 )
 SHOWS_WAITING = "number => document.querySelector('#queues td:nth-of-type(3)')?.innerText === number"
 AUDIT = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
@@ -112,6 +113,8 @@ def test_keys_lead_everywhere(served: Serving, chromium: Any) -> None:
         page.wait_for_selector("html[lang=zh-CN]")
         page.keyboard.press("t")
         page.wait_for_selector("html[data-theme=dark]")
+        page.keyboard.press("8")
+        page.wait_for_url("**/capability")
         page.keyboard.press("1")
         page.wait_for_selector("[data-lead]")
         page.keyboard.press("Enter")

@@ -79,7 +79,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog[open]")) return;
     const page = document.querySelectorAll(".top nav a")[Number(event.key) - 1];
-    if (/^[1-7]$/.test(event.key) && page) page.click();
+    if (/^[1-8]$/.test(event.key) && page) page.click();
     else if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
     else if (event.key === "Enter" && event.target === body) (chosen()?.querySelector("a") || document.querySelector("[data-lead]"))?.click();
