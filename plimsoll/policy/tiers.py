@@ -66,7 +66,7 @@ def _read_tier(section: Section, service: Service, names: dict[str, int], ranks:
         trickle=section.ratio("trickle", _TIER.trickle),
         exchange=section.ratio("exchange", Fraction(0) if rolling else _TIER.exchange),
         sheddable=section.flag("sheddable", _TIER.sheddable),
-        wait=section.duration("wait", None),
+        wait=section.duration("wait", None, zero=True),
         queue_limit=section.whole("queue_limit", _TIER.queue_limit, least=0, most=10_000_000),
         queue_timeout=section.duration("queue_timeout", _TIER.queue_timeout),
         objectives=_read_objectives(section, service),

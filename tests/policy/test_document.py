@@ -255,6 +255,13 @@ pools:
 """
 
 
+def test_a_tier_that_waits_for_nothing_lends_nothing() -> None:
+    assert document.parse(SMALL.replace("share: 50%", "share: 50%, wait: 0s"), "x").tiers[0].wait == 0.0
+    assert document.parse(SMALL, "x").tiers[0].wait is None
+    (fault,) = faults_of(SMALL.replace("share: 50%", "share: 50%, wait: -1s"))
+    assert fault.path == "tiers[0].wait"
+
+
 def test_the_matrix_of_tiers_and_classes() -> None:
     policy = document.parse(MATRIX)
     assert policy.tiers[1].classes == TierClasses(("slow", "fast"), ("slow", "fast"), ("slow",))

@@ -1,0 +1,1 @@
+"""The isolation experiment on running engines, beside its simulation: `python -m benchmarks.liveorder`."""
