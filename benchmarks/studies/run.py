@@ -39,6 +39,9 @@ class Group(Struct):
     ttft_p99: float | None = None
     queued_p99: float | None = None
     e2e_p99: float | None = None
+    e2e_p50: float | None = None
+    tpot_p99: float | None = None  # of those that made two tokens or more
+    stall_p99: float | None = None  # of the longest gap between two tokens of each
 
     @property
     def attainment(self) -> float:
@@ -144,6 +147,9 @@ def _group(rows: Sequence[Record]) -> Group:
         ttft_p99=quantile(times, 0.99),
         queued_p99=quantile(sorted(row.queued_for or 0.0 for row in rows), 0.99),
         e2e_p99=quantile(sorted([inf if row.e2e is None else row.e2e for row in rows]), 0.99),
+        e2e_p50=quantile(sorted([inf if row.e2e is None else row.e2e for row in rows]), 0.5),
+        tpot_p99=quantile(sorted([row.tpot for row in rows if row.tpot is not None]), 0.99),
+        stall_p99=quantile(sorted([row.itl_max for row in rows if row.itl_max is not None]), 0.99),
     )
 
 

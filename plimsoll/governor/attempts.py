@@ -106,10 +106,12 @@ class Attempts:
     def outgrown(self, request: Request, event: ReservationOutgrown) -> None:
         """Book twice what was reserved (or came), so that the next doubling is covered; the client's bound holds."""
         request.step(OUTGROW)
+        made = event.tokens // request.num_choices
+        request.booked_before, request.grown_at = request.booked_until(made), made
         pool = self._register.pools[request.pool_index]
         replica = pool.replicas[request.replica_index]
         asked = request.max_output_tokens
-        doubled = 2 * max(request.output_tokens, event.tokens // request.num_choices, 1)
+        doubled = 2 * max(request.output_tokens, made, 1)
         request.output_tokens = max(request.output_tokens, min(doubled, asked) if asked else doubled)
         request.sized_for = 0
         pool.lending.unbook(request)

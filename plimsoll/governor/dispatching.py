@@ -257,6 +257,9 @@ class Dispatcher:
         replica.book(request, replica.units_for(request))
         pool.lending.book(request, at)
         pool.num_in_flight += 1
+        use = pool.oversubscription.use
+        if use is not None and replica.in_blocks and request.usual and request.attempts == 0:
+            use.sent(request)
 
     def _charge(self, pool: Pool, request: Request, at: float, *, waited: bool) -> None:
         charged = charge_for(request, request.cached_estimate)

@@ -110,6 +110,7 @@ class Endings:
         self.dispatcher.vacate(pool, replica, request)
         pool.lanes[request.lane].correct(request, -request.charged)
         request.charged = 0.0
+        request.grown_at = request.booked_before = 0
         request.tried |= replica.bit
 
     def fail(self, pool: Pool, request: Request, end: Ending, retry_after: float) -> None:
@@ -180,7 +181,8 @@ class Endings:
             )
         pool.lending.finished(request, end.at)
         if end.output_tokens > 0:
-            request.account.outputs.lengths.add(max(1, end.output_tokens // request.num_choices))
+            request.made = max(1, end.output_tokens // request.num_choices)
+            request.account.outputs.lengths.add(request.made)
         if not request.streaming and request.makes_tokens:
             pool.prompt_pace.came_whole(end.at - request.dispatched_at, request.prompt_ahead)
         elif end.first_token_at > 0.0:

@@ -131,6 +131,7 @@ def reserve(pool: Pool, request: Request) -> None:
         room = None if pool.context is None else max(0, pool.context - request.prompt_tokens)
         usual = account.outputs.high.upper()
         request.output_tokens = reserved_output(asked, usual, room, strict=pool.strict)
+        request.usual = usual is not None
         middle = account.outputs.median.middle()
         expected = request.output_tokens if middle is None else ceil(middle)
         request.expected_output = min(expected, request.output_tokens)

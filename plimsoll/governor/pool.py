@@ -9,6 +9,7 @@ from plimsoll.governor.classes import Classes
 from plimsoll.governor.degradation import BATCH_OF_ONE, Ladder
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.hedgebudget import HedgeBudget
+from plimsoll.governor.oversubscription import Oversubscription
 from plimsoll.governor.predicting import Common, Predictor
 from plimsoll.governor.prefill import PromptPace
 from plimsoll.governor.prefiller import Prefiller
@@ -62,8 +63,7 @@ class Pool:
         self.prompt_below = UNLIMITED
         self._shares: list[float] = []
         self._reserve_kv = True
-        self._oversubscription = 0.0
-        self._allowed = 0.0  # of it, now
+        self.oversubscription = Oversubscription()
         # of the scheduling rules, at hand
         self.ladder: Ladder | None = None
         self.adapter_cost = ADAPTER_TIME  # of loading a LoRA adapter, in the unit of routing's costs
@@ -97,8 +97,7 @@ class Pool:
         self.prompt_pace.profile_time = self.prompt_token_time
         self.baseline.profile = profile
         self._reserve_kv = rules.reserve_kv
-        self._oversubscription = 0.0 if rules.strict else float(rules.oversubscription)
-        self._allowed = self._oversubscription
+        self.oversubscription.apply(rules, 1 if profile is None else profile.num_engines)
         self.ladder = Ladder(whole.degradation) if whole.degradation.levels else None
         self._one_at_a_time = False
         self.routing = str(rules.routing)
@@ -136,9 +135,9 @@ class Pool:
     def close_risks(self, spent: list[bool]) -> None:
         """By tier in order of rank, whether a tenant's budget is spent there."""
         self.lending.closed = spent if len(spent) == len(self.lanes) else [any(spent)] * len(self.lanes)
-        self._allowed = 0.0 if any(spent) else self._oversubscription
+        self.oversubscription.closed = any(spent)
         for replica in self.replicas:
-            replica.oversubscribe(self._allowed)
+            self.oversubscription.put(replica)
 
     def _predict_for(self, replica: Replica) -> None:
         if self.routing != "predicted" or self.steps is None or self.profile is None:
@@ -183,9 +182,9 @@ class Pool:
         replica.set_capacity(
             self.profile,
             1 if self._one_at_a_time else self.policy.max_concurrency,
-            self._allowed,
             reserve_kv=self._reserve_kv,
         )
+        self.oversubscription.put(replica)
         for request in replica.in_flight.values():
             self.lending.unbook(request)
         bounded = replica.in_blocks and replica.slots < UNLIMITED
@@ -220,6 +219,8 @@ class Pool:
         if first or _says_anew(replica.told_blocks, blocks) or _says_anew(replica.told_block_size, block_size):
             self.resize(replica)
             self._size_prefixes()
+        elif self.oversubscription.use is not None:
+            self.oversubscription.put(replica)
         if first or replica.told_context != context:
             self._bound_prompts()
 

@@ -121,10 +121,8 @@ class Replica:
 
     # --- capacity --------------------------------------------------------------------------------------------------
 
-    def set_capacity(
-        self, profile: EngineProfile | None, max_concurrency: int | None, oversubscription: float, *, reserve_kv: bool
-    ) -> None:
-        """Take capacity from the last report, else from the profile, else count slots; what is booked is rebooked."""
+    def set_capacity(self, profile: EngineProfile | None, max_concurrency: int | None, *, reserve_kv: bool) -> None:
+        """Take capacity from the last report, else from the profile, else count slots; `oversubscribe` comes next."""
         blocks, block_size = self.told_blocks, self.told_block_size
         if profile is not None:
             blocks = profile.num_blocks * profile.num_engines if blocks is None else blocks
@@ -138,7 +136,6 @@ class Replica:
         else:
             self.prompt_limit = UNLIMITED
         self.capacity = blocks if self.in_blocks and blocks is not None else self.slots
-        self.oversubscribe(oversubscription)
 
     def oversubscribe(self, ratio: float) -> None:
         """How far reservations may exceed capacity; where they do more than that, nothing is sent until they do not."""

@@ -79,8 +79,8 @@ class Request:
         self.output_tokens = 0  # reserved, a choice
         self.blocks = 0  # KV blocks for all that …
         self.sized_for = 0  # … of so many tokens each; 0: to be counted
-        self.expected_output = 0  # predicted, a choice
-        self.held = False  # counted against its tenant's limits on arrival
+        self.expected_output = self.made = 0  # predicted, a choice; and what it was, once completed
+        self.held = self.usual = False  # counted against its tenant's limits on arrival; reserved by its usual outputs
         self.token_estimate = 0  # taken from the tenant's tokens per minute
         # what is taken from it
         self.degraded = ""  # in words, for its row and its client
@@ -97,14 +97,14 @@ class Request:
         self.expire_at = inf
         self.bypassed = 0  # later, smaller ones that passed it
         self.kept_index = -1  # the replica that keeps room for it, once it has been passed often enough
-        self.tried = 0  # bit mask of the replicas that failed it
-        self.attempts = 0
+        self.tried = self.attempts = 0  # bit mask of the replicas that failed it; how often it was sent
         self.last_failure: Reason | None = None
         # where it runs
         self.replica_index = -1
         self.replica_name = ""
         self.units = 0  # booked on the replica: KV blocks or slots; 0: nothing
         self.blocks_reserved = 0  # most KV blocks booked at once
+        self.grown_at = self.booked_before = 0  # output tokens at last growth, and blocks × tokens until then
         self.release_bucket = 0  # when they are predicted to come back
         self.pending_prompt = 0  # prompt tokens that the replica has yet to compute, as far as we know …
         self.prompt_ahead = 0  # … and those of all before it and itself at dispatch
@@ -167,10 +167,15 @@ class Request:
         self.units, self.release_bucket = twin.units, twin.release_bucket
         self.blocks, self.sized_for = twin.blocks, twin.sized_for
         self.blocks_reserved = max(self.blocks_reserved, twin.blocks_reserved)
+        self.grown_at = self.booked_before = 0
         self.pending_prompt, self.prompt_ahead = twin.pending_prompt, twin.prompt_ahead
         self.cached_estimate = twin.cached_estimate
         self.predicted_ttft, self.predicted_itl = twin.predicted_ttft, twin.predicted_itl
         self.report, self.report_age = twin.report, twin.report_age
+
+    def booked_until(self, tokens: int) -> int:
+        """Blocks × output tokens that it had booked up to its token of that number (of a choice)."""
+        return self.booked_before + self.blocks * max(0, tokens - self.grown_at)
 
     def step(self, step: int) -> None:
         """Go to the next state by the table; raises IllegalTransition where it has none."""

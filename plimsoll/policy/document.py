@@ -153,6 +153,7 @@ def _read_scheduling(top: Section, pools: tuple[Pool, ...]) -> Scheduling:
             "output_quantile", _SCHEDULING.output_quantile, above=Fraction(0), below_one=True
         ),
         oversubscription=section.ratio("oversubscription", _SCHEDULING.oversubscription),
+        preemption_risk=section.ratio("preemption_risk", _SCHEDULING.preemption_risk, most=Fraction(1, 2)),
         bypasses=section.whole("bypasses", _SCHEDULING.bypasses, least=0, most=1_000_000),
         saturation_limit=section.ratio("saturation_limit", _SCHEDULING.saturation_limit, above=Fraction(0), most=2),
         saturation=section.choice("saturation", SaturationRule, _SCHEDULING.saturation),
@@ -165,6 +166,8 @@ def _read_scheduling(top: Section, pools: tuple[Pool, ...]) -> Scheduling:
     section.done()
     if rules.strict and rules.oversubscription > 0:
         section.fault("oversubscription", "must be 0 in strict mode")
+    if rules.preemption_risk > 0 and (rules.strict or rules.oversubscription > 0 or not rules.reserve_kv):
+        section.fault("preemption_risk", "must be 0 in strict mode, beside oversubscription and without reserve_kv")
     return rules
 
 

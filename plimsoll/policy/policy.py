@@ -227,6 +227,7 @@ class Scheduling(Struct, frozen=True):
     strict: bool = False  # reserve max_tokens, not a quantile
     output_quantile: Fraction = Fraction(9, 10)
     oversubscription: Fraction = Fraction(0)
+    preemption_risk: Fraction = Fraction(0)  # oversubscribe up to this probability of a full engine; 0: by the ratio
     bypasses: int = 16  # smaller requests that may pass a waiting larger one
     saturation_limit: Fraction = Fraction(1)  # pool saturation at which dispatch holds
     saturation: SaturationRule = SaturationRule.RESERVED

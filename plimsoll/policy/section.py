@@ -219,7 +219,7 @@ class Section:
         *,
         above: Fraction | None = None,
         least: int = 0,
-        most: int = 1,
+        most: int | Fraction = 1,
         below_one: bool = False,
     ) -> Fraction | T:
         """An exact ratio in [least, most], above `above` and below 1 where asked; slips of percentages are told."""
