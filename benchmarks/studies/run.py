@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from benchmarks.studies.service import KNOWN
 from plimsoll.engine.profile import EngineProfile
@@ -61,6 +61,7 @@ class Figures(Struct):
     served: dict[str, float]  # by tenant
     preemptions: int
     cpu: float  # s
+    short: Group = field(default_factory=Group)  # those with prompts below what was asked for
 
 
 class Kept:
@@ -96,6 +97,8 @@ def run(
     seed: int,
     profiles: Mapping[str, EngineProfile] = KNOWN,
     window: tuple[float, float] | None = None,
+    *,
+    short_below: int = 0,
 ) -> Figures:
     """Simulate and add up; the window is that of arrivals, in s from the start."""
     began = time.process_time()
@@ -116,6 +119,7 @@ def run(
         served=_served(ended, until - since),
         preemptions=sum(report.preemptions or 0 for report in simulation.fleet.report(simulation.now)),
         cpu=time.process_time() - began,
+        short=_group([row for row in counted if row.prompt_tokens < short_below]),
     )
 
 
