@@ -7,7 +7,8 @@ large, so what they hold in all is normal about the sum of the means; the limit 
 probability that the policy states. Requests that all came at once age together: their common peak bounds the mean
 from below, so that outputs of one length, which never grow apart, are not oversubscribed.
 
-Compare: effective bandwidth (Kelly, "Notes on effective bandwidths", 1996); CacheOPT (https://arxiv.org/abs/2503.13773).
+Compare: effective bandwidth (Kelly, "Notes on effective bandwidths", 1996); the past-future scheduler, which asks the
+same inside an engine (https://arxiv.org/abs/2507.10150).
 """
 
 from collections import deque
