@@ -3,7 +3,7 @@
 from typing import Final
 
 from plimsoll.governor.admission import LENT
-from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Expire
+from plimsoll.governor.decisions import Decision, Dispatch, Enqueue, Expire, Settle
 from plimsoll.governor.hedgebudget import watch
 from plimsoll.governor.keeping import is_kept
 from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
@@ -42,6 +42,10 @@ class Outbox:
     def has_just_expired(self, request_id: int) -> bool:
         """Whether this very event found that the request's time was over."""
         return any(type(d) is Expire and d.request_id == request_id for d in self.decisions)
+
+    def has_settled(self, request_id: int) -> bool:
+        """Whether a request's end is among what is to be said."""
+        return any(type(d) is Settle and d.record.request_id == request_id for d in self.decisions)
 
 
 class Dispatcher:

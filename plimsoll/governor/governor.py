@@ -74,26 +74,37 @@ class Governor:
         self._attempts = Attempts(self.register, self._timers, self.dispatcher, self._endings, self._hedging)
         self._upkeep = Upkeep(self.register, self._timers, self.dispatcher, self._endings)
         self._requests = self._endings.requests  # all open ones, by id
+        self._unsaid: list[Decision] = []  # of an event that a fault cut short
         self._sequence = 0
         self._draining = False
         self.register.apply(policy, 0.0)
         self._endings.apply()
 
     def handle(self, event: Event) -> list[Decision]:
-        """Take in what happened; returns what to do, in order. Raises IllegalTransition, see above."""
+        """Take in what happened; returns what to do, in order. Raises IllegalTransition, see above.
+
+        What was decided before an event raised holds all the same (others expired meanwhile, were settled or sent): the
+        next event brings it, so that nobody's row or answer is lost with it.
+        """
         decisions: list[Decision] = []
+        if self._unsaid:
+            decisions, self._unsaid = self._unsaid, decisions
         self._outbox.decisions = decisions
         at = event.at
-        self._upkeep.expire_due(at)
-        kind = type(event)  # msgspec's classes make isinstance slow where it fails
-        if kind is _RequestArrived:
-            self._arrived(cast(RequestArrived, event))
-        elif kind is _FirstToken:
-            self._first_token(cast(FirstToken, event))
-        elif kind is _RequestFinished:
-            self._finished(cast(RequestFinished, event))
-        else:
-            self._rarer(kind, event)
+        try:
+            self._upkeep.expire_due(at)
+            kind = type(event)  # msgspec's classes make isinstance slow where it fails
+            if kind is _RequestArrived:
+                self._arrived(cast(RequestArrived, event))
+            elif kind is _FirstToken:
+                self._first_token(cast(FirstToken, event))
+            elif kind is _RequestFinished:
+                self._finished(cast(RequestFinished, event))
+            else:
+                self._rarer(kind, event)
+        except BaseException:
+            self._unsaid = decisions
+            raise
         if (wake_at := self._timers.wake_at()) != inf:
             decisions.append(WakeAt(wake_at))
         return decisions
@@ -257,6 +268,8 @@ class Governor:
             withdraw(known)
             self._endings.reject(known, event.reason, "", event.at, say=False)
             return
+        if known is None and self._outbox.has_settled(event.request_id):
+            return  # the fault came after its end, for which it is given up
         names = {name: getattr(event, name) for name in ("client_request_id", "trace_id", "parent_span_id")}
         request = self._receive(RequestArrived(event.at, event.request_id, event.tenant, event.model, 0, **names))
         self._endings.reject(request, event.reason, "", event.at, say=False)

@@ -103,6 +103,7 @@ class RememberedExchange:
             self._world.log.append("answer")
 
     def forward(self, attempt: Attempt) -> None:
+        self._world.wire()
         self.running = True
         self.attempts.append(attempt)
         self._world.log.append("forward")
@@ -113,6 +114,7 @@ class RememberedExchange:
             self._world.log.append("hedge")
 
     def hint(self, fields: Headers) -> None:
+        self._world.wire()
         self.hints.append(dict(fields))
 
     def evict(self, reason: Reason) -> None:
@@ -164,6 +166,7 @@ class World:
         """`decider`: a real governor instead of the scripted one."""
         self.books = books or RememberedBooks([])
         self.log = self.books.log
+        self.wire: Callable[[], object] = bool  # called before anything of a request goes out
         self.clock = VirtualClock()
         self.governor = ScriptedGovernor()
         self.soon: list[Callable[[], None]] = []

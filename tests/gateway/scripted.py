@@ -5,8 +5,9 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Self, TypeVar
 
+Result = TypeVar("Result")
 Step = bytes | float | str
 """Bytes to send, seconds to wait, or a word: see `Script`."""
 
@@ -162,16 +163,15 @@ def json_answer(body: bytes, status: bytes = b"200 OK", extra: bytes = b"") -> b
     return head % (status, extra, len(body)) + body
 
 
-def run(test: Callable[[], Awaitable[None]], loop: str = "asyncio") -> None:
-    """Run a coroutine on asyncio's own loop or on uvloop, for 40 s at most, warnings being errors."""
+def run(test: Callable[[], Awaitable[Result]], loop: str = "asyncio") -> Result:
+    """Run a coroutine on asyncio's own loop or on uvloop, for 40 s at most, warnings being errors; what it returns."""
     if loop == "uvloop":
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_bounded(test))
-    else:
-        asyncio.run(_bounded(test))
+            return runner.run(_bounded(test))
+    return asyncio.run(_bounded(test))
 
 
-async def _bounded(test: Callable[[], Awaitable[None]]) -> None:
-    await asyncio.wait_for(test(), 40)
+async def _bounded(test: Callable[[], Awaitable[Result]]) -> Result:
+    return await asyncio.wait_for(test(), 40)

@@ -1,7 +1,7 @@
 """A fault of the gateway itself, wherever it strikes, costs at most the request that it struck.
 
-The histories are law 1's; somewhere in them the governor, the books or a watcher raises once. No exception reaches the
-data path, every request is answered or ended all the same, nothing stays open, and the fault is told once.
+The histories are law 1's; somewhere in them the governor, the books, a watcher or the wire raises once. No exception
+reaches the data path, every request is answered or ended all the same, nothing stays open, and the fault is told once.
 """
 
 import asyncio
@@ -92,6 +92,8 @@ class FaultyHistory(History):
             World(CROWDED, decider, FaultyBooks(log, self.fuse if where == "books" else Fuse(0))), decider.governor
         )
         self.world.hands = Guard(self.world.driver)
+        if where == "wire":
+            self.world.wire = self.fuse.burn
         if where == "watcher":
             self.world.driver.carrier.watchers.append(FaultyWatcher(self.fuse))
 
@@ -131,7 +133,7 @@ STEPS = ("arrive", "arrive", "arrive", "first_token", "outgrow", "finish", "fail
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.sampled_from(["governor", "books", "watcher"]),
+    st.sampled_from(["governor", "books", "watcher", "wire"]),
     st.integers(1, 40),
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 100)), min_size=5, max_size=40),
 )
