@@ -18,7 +18,7 @@ _TOKEN: Final = {"choices": [{"index": 0, "delta": {"content": "word "}}]}
 
 
 class FickleEngine(Engine):
-    """Answers `steady` of all requests as asked; the others break, each in the next of `ways`. Computes prompts, too."""
+    """Answers `steady` of all requests as asked; the others break, each in the next of `ways`."""
 
     def __init__(self, dice: Random, ways: Iterator[str]) -> None:
         super().__init__()
