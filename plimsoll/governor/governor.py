@@ -37,7 +37,7 @@ from plimsoll.governor.hedging import Hedging
 from plimsoll.governor.lifecycle import FIRST_TOKEN, QUEUED, RECEIVED, STATES
 from plimsoll.governor.limits import hold, queue_is_full, refused_by, withdraw
 from plimsoll.governor.matrix import place
-from plimsoll.governor.placing import degrade, is_sheddable, refused_label, reserve
+from plimsoll.governor.placing import degrade, is_sheddable, refused_for_itself, reserve
 from plimsoll.governor.plugins import plugins_for
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefill import SAMPLED
@@ -132,7 +132,9 @@ class Governor:
         request = self._receive(event)
         at = event.at
         account = request.account
-        if self._is_refused(request):
+        refusal = refused_for_itself(self.register, request, draining=self._draining)
+        if refusal is not None:
+            self._endings.reject(request, refusal.reason, refusal.detail, request.came_at)
             return
         pool, refusal = place(self.register, request, at)
         if refusal is not None or pool is None:
@@ -190,29 +192,6 @@ class Governor:
         if self.register.adapters and not request.adapter and request.model in self.register.adapters:
             request.adapter = request.model
         return request
-
-    def _is_refused(self, request: Request) -> bool:
-        """Refused for what it is or for what we are, before its pool is looked for."""
-        account = request.account
-        reason: Reason | None = None
-        detail = ""
-        if not account.known:
-            reason = Reason.UNKNOWN_KEY
-        elif self._draining:
-            reason = Reason.DRAINING
-        elif request.checked is not None and request.checked.reason is not None:
-            reason = request.checked.reason
-        elif request.deadline_at <= request.came_at:
-            reason = Reason.DEADLINE
-        elif request.asked_tier or account.requires_cause:
-            known = request.asked_tier in self.register.tiers
-            refusal = refused_label(account.tenant, request.asked_tier, request.cause, tier_known=known)
-            if refusal is not None:
-                reason, detail = refusal.reason, refusal.detail
-        if reason is None:
-            return False
-        self._endings.reject(request, reason, detail, request.came_at)
-        return True
 
     # --- a request runs and ends -----------------------------------------------------------------------------------
 

@@ -52,6 +52,23 @@ def best_first(register: Register, tier: Tier, model: str, classes: tuple[str, .
     return None if order is None else order.among(classes)
 
 
+def refused_for_itself(register: Register, request: Request, *, draining: bool) -> Refusal | None:
+    """Why it is refused for what it is or for what we are, before its pool is looked for; None: it is not."""
+    account = request.account
+    if not account.known:
+        return Refusal(Reason.UNKNOWN_KEY)
+    if draining:
+        return Refusal(Reason.DRAINING)
+    if request.checked is not None and request.checked.reason is not None:
+        return Refusal(request.checked.reason)
+    if request.deadline_at <= request.came_at:
+        return Refusal(Reason.DEADLINE)
+    if request.asked_tier or account.requires_cause:
+        known = request.asked_tier in register.tiers
+        return refused_label(account.tenant, request.asked_tier, request.cause, tier_known=known)
+    return None
+
+
 def by_class(pools: list[Pool], classes: tuple[str, ...]) -> list[Pool]:
     """Those that these classes allow, in their order."""
     placed = [(in_order(classes, pool.policy.sla_class), index) for index, pool in enumerate(pools)]
