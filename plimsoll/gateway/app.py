@@ -20,6 +20,7 @@ from plimsoll.gateway.chain import Chain
 from plimsoll.gateway.channel import DirectChannel
 from plimsoll.gateway.driver import Driver
 from plimsoll.gateway.feed import Feed
+from plimsoll.gateway.finding import PrefixFinder
 from plimsoll.gateway.guard import Guard
 from plimsoll.gateway.hands import Clock
 from plimsoll.gateway.kvevents import KvEvents
@@ -60,6 +61,7 @@ class App:
         loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(1, "plimsoll-body")
         self._bodies = BodyHelper()
+        self.finder = PrefixFinder(clock, _call_at(loop, clock))
         around = Surroundings(
             clock,
             _call_at(loop, clock),
@@ -67,6 +69,7 @@ class App:
             _offload(loop, self._threads),
             self._bodies.read,
             self._chain.run,
+            self.finder.find,
         )
         channel = DirectChannel(self.governor)
         self._loop = loop
@@ -85,6 +88,8 @@ class App:
         self.states = StateKeeper(journal, clock)
         self.prober = Prober(clock, self._replicas_reported)
         self._kv_events = KvEvents(self._caches_cleared)
+        self.finder.upstreams = self.server.upstreams
+        self.finder.is_up = self.prober.is_up
         self._probing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._speak_tls(engine_contexts(promise.policy))
@@ -101,6 +106,7 @@ class App:
         self.prober.deliver()
         self._probing = asyncio.create_task(self.prober.run())
         self._kv_events.take(self.driver.policy)
+        self.finder.take(self.driver.policy, self._kv_events.caches)
         return bound
 
     def unready(self) -> list[str]:
@@ -128,6 +134,7 @@ class App:
             self.prober.take(promise.policy)
             self.prober.deliver()
             await asyncio.to_thread(self._kv_events.take, promise.policy)
+            self.finder.take(promise.policy, self._kv_events.caches)
             self._note_policy(promise.policy)
             for link in parted:
                 await link.retire()

@@ -15,6 +15,7 @@ from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Clock, Exchange
 from plimsoll.gateway.hinting import hint
 from plimsoll.gateway.intake import Intake
+from plimsoll.gateway.matching import Finder, no_finder
 from plimsoll.gateway.openai import Body, read_body
 from plimsoll.gateway.plugin import PluginRunner, no_plugins
 from plimsoll.governor.decisions import (
@@ -91,6 +92,7 @@ class Surroundings(NamedTuple):
     offload: Callable[[Callable[[], Any], Callable[[Any], None]], None]  # work beside the loop, then `done` back on it
     read_large: Callable[[Endpoint, bytes], Body] = read_body  # what is offloaded to read a large body
     run_plugins: PluginRunner = no_plugins
+    find_prefixes: Finder = no_finder
 
 
 class Watcher(Protocol):
@@ -224,9 +226,7 @@ class Carrier:
                 arrival.cause,
                 arrival.session,
             )
-        except (
-            StorageError
-        ) as error:  # the room went between `accepting` and now: it is served, its end may not be kept
+        except StorageError as error:  # the room went since `accepting`: it is served, its end may not be kept
             _log.error("request %016x could not be opened in the journal: %s", request_id, error)
         if not self._unflushed:
             self._unflushed = True
@@ -254,6 +254,8 @@ class Carrier:
         if tokens is None:
             tier = flight.labels.tier or flight.tenant.tier
             tokens = flight.tokens = TokenClock(self._thresholds.get(tier, _NO_THRESHOLDS))
+        for match in flight.matches:
+            match.sent(decision.replica)
         exchange = flight.exchange
         attempt = self._attempts.attempt(flight, decision, tokens, self._intake.cors(exchange.request))
         if decision.reason is _HEDGED:

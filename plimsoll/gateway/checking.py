@@ -1,5 +1,6 @@
-"""Requests between being read and arriving: which plugins look at them is the governor's word, what they say is told to
-it with the arrival, and refusing is again its own. Times count from when a request was read."""
+"""Requests between being read and arriving: which plugins look at them is the governor's word, what they say is told
+to it with the arrival, and refusing is again its own. Times count from when a request was read. Then comes `matching`.
+"""
 
 from collections.abc import Callable
 
@@ -7,6 +8,7 @@ from msgspec.structs import replace
 
 from plimsoll.gateway.flight import Flight
 from plimsoll.gateway.hands import Clock, Exchange
+from plimsoll.gateway.matching import Finder, Matching
 from plimsoll.gateway.plugin import Asked, Cancel, Found, PluginRunner, Said
 from plimsoll.governor import decisions
 from plimsoll.governor.events import Checked, Event, RequestArrived, RequestRead
@@ -22,21 +24,24 @@ class Checking:
         self,
         send: Callable[[Event], None],
         clock: Clock,
-        run: PluginRunner,
+        whom: tuple[PluginRunner, Finder],
         admit: Callable[[Flight, RequestArrived], None],
         give_up: Callable[[Exchange, Exception], None],
     ) -> None:
-        """`admit` is told of those that arrive."""
+        """`whom` is asked; `admit` is told of those that arrive."""
         self.flights: dict[int, Flight] = {}
         self._running: dict[int, Cancel] = {}
         self._send = send
         self._clock = clock
-        self._run = run
-        self._admit = admit
+        self._run, find = whom
+        self._matching = Matching(find, clock, admit, give_up)
         self._give_up = give_up
 
-    def begin(self, flight: Flight, arrival: RequestArrived) -> None:
-        """It was read: the governor says who looks at it."""
+    def begin(self, flight: Flight, arrival: RequestArrived, *, plugins: bool) -> None:
+        """It was read: the governor says who looks at it, where there are plugins."""
+        if not plugins:
+            self._matching.begin(flight, arrival)
+            return
         flight.arrival = arrival
         self.flights[arrival.request_id] = flight
         self._send(
@@ -65,8 +70,10 @@ class Checking:
 
     def forget(self, flight: object) -> bool:
         """It is over (its client left, or a fault struck it); whether it was here."""
-        if not isinstance(flight, Flight) or self.flights.pop(flight.request_id, None) is None:
+        if not isinstance(flight, Flight):
             return False
+        if self.flights.pop(flight.request_id, None) is None:
+            return self._matching.forget(flight)
         cancel = self._running.pop(flight.request_id, None)
         if cancel is not None:
             cancel()
@@ -88,7 +95,7 @@ class Checking:
         told = ",".join([f"{name}:{each.value}" for name, each in said])
         flight.why_not = found.detail
         checked = Checked(arrival.at, told, found.reason, bool(decision.dropped))
-        self._admit(flight, replace(arrival, at=max(arrival.at, self._clock()), checked=checked))
+        self._matching.begin(flight, replace(arrival, at=max(arrival.at, self._clock()), checked=checked))
 
 
 def _asked(flight: Flight) -> Asked:

@@ -62,11 +62,11 @@ class Driver:
         self.unattributed: dict[Reason, int] = {}  # refusals of nobody's requests: no key, not even HTTP
         self.draining = False
         self._giving_up = GivingUp(channel.send, around.clock)
-        self._checking = Checking(channel.send, around.clock, around.run_plugins, self._admit, self.give_up)
+        whom = (around.run_plugins, around.find_prefixes)
+        self._checking = Checking(channel.send, around.clock, whom, self._admit, self.give_up)
         self.carrier = Carrier(books, around, self._wake, self.give_up, self._checking)
         self._flights = self._giving_up.flights = self.carrier.flights
-        self._send = channel.send
-        self._books = books
+        self._send, self._books = channel.send, books
         self._around = around
         self._next_id = first_request_id
         self._trace_seed = f"{trace_seed & (1 << 64) - 1:016x}"
@@ -230,7 +230,7 @@ class Driver:
         if not self._books.accepting:
             return self._refuse(flight.exchange, Reason.STORAGE_FULL, request_id=flight.request_id)
         arrival = self._intake.arrival(flight, body)
-        return self._checking.begin(flight, arrival) if self.policy.plugins else self._admit(flight, arrival)
+        return self._checking.begin(flight, arrival, plugins=bool(self.policy.plugins))
 
     def _admit(self, flight: Flight, arrival: RequestArrived) -> None:
         """Nothing stands before its decision any more."""

@@ -1,5 +1,7 @@
 """One request on its way through the hands, from whole to settled."""
 
+from typing import Any
+
 from plimsoll.gateway.hands import Exchange
 from plimsoll.gateway.labels import ClientLabels
 from plimsoll.gateway.openai import BadBody, Body, read_body
@@ -19,6 +21,7 @@ class Flight:
         "hinted",
         "labels",
         "left",
+        "matches",
         "opened",
         "request_id",
         "tenant",
@@ -40,6 +43,7 @@ class Flight:
         self.opened = False  # the journal knows of it
         self.hinted = ""  # what its client was told before its answer that is taken from it
         self.why_not = ""  # what a plugin says, for the client alone
+        self.matches: tuple[Any, ...] = ()  # `kvpool.Match`es that want to know where it goes
         self.left = False  # the client went while the body was being read off the loop
 
 

@@ -1,8 +1,9 @@
-"""When an engine has emptied its prefix cache: vLLM's KV cache events over ZeroMQ, read in a thread of their own.
+"""Engines' KV cache events over ZeroMQ, heard in a thread of their own: vLLM's, and SGLang's of the same form.
 
-A message is a topic, a sequence number (8 bytes, from 0 when the engine starts) and a batch in MessagePack: [time,
-[event, …], rank] with events [name, …], or the same as maps, by version. Of the events only `AllBlocksCleared` is made
-use of; why not the others, docs/ARCHITECTURE.md says. Needs the extra `kv-events` (pyzmq).
+A message is a topic, a sequence number (8 bytes, from 0 when the engine starts) and a batch (`kvwire`). All pools that
+name endpoints learn of caches that were emptied; those with `exact_prefixes` follow what each engine holds (`kvpool`),
+and ask its replay socket for what was lost: a first number goes out, the messages from there on that it still has come
+back, and one numbered -1 ends them. Needs the extra `kv-events` (pyzmq).
 """
 
 import logging
@@ -10,75 +11,19 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from plimsoll.errors import UsageError
-from plimsoll.policy.policy import Policy
+from plimsoll.gateway.kvfollow import Follower, no_replay
+from plimsoll.gateway.kvpool import PoolCaches
+from plimsoll.policy.policy import Policy, Pool
 
 POLL: Final = 0.2  # s; so long closing may take
+REPLAY_WAIT: Final = 0.5  # s for the next message of a replay
+LAST: Final = b"\xff" * 8
 _log = logging.getLogger("plimsoll.gateway")
-
-
-class _Stored(Struct, array_like=True, tag="BlockStored"):
-    """What follows is skipped."""
-
-
-class _Removed(Struct, array_like=True, tag="BlockRemoved"):
-    """As above."""
-
-
-class _Cleared(Struct, array_like=True, tag="AllBlocksCleared"):
-    """It has nothing more."""
-
-
-class _Batch(Struct, array_like=True):
-    ts: float
-    events: list[_Stored | _Removed | _Cleared]
-
-
-class _StoredMap(Struct, tag="BlockStored"):
-    """The same as maps."""
-
-
-class _RemovedMap(Struct, tag="BlockRemoved"):
-    """As above."""
-
-
-class _ClearedMap(Struct, tag="AllBlocksCleared"):
-    """As above."""
-
-
-class _BatchMap(Struct):
-    ts: float
-    events: list[_StoredMap | _RemovedMap | _ClearedMap]
-
-
-_arrays: Final = msgspec.msgpack.Decoder(_Batch)
-_maps: Final = msgspec.msgpack.Decoder(_BatchMap)
-_MAP16, _MAP32, _FIXMAP, _FIXMAP_END = 0xDE, 0xDF, 0x80, 0x8F
-
-
-class CacheWatch:
-    """One engine's messages in their order."""
-
-    def __init__(self) -> None:
-        self._last: int | None = None
-
-    def cleared(self, sequence: int, payload: bytes) -> bool:
-        """Whether the engine's cache was empty at some instant since the message before.
-
-        Numbers that begin anew are a new process, whose cache was empty. Raises msgspec.MsgspecError where the batch is
-        of no form that is known.
-        """
-        began_anew = self._last is not None and sequence <= self._last
-        self._last = sequence
-        is_map = payload[:1] != b"" and (_FIXMAP <= payload[0] <= _FIXMAP_END or payload[0] in {_MAP16, _MAP32})
-        if is_map:
-            return any(type(event) is _ClearedMap for event in _maps.decode(payload).events) or began_anew
-        return any(type(event) is _Cleared for event in _arrays.decode(payload).events) or began_anew
 
 
 def check_installed(policy: Policy) -> None:
@@ -87,31 +32,40 @@ def check_installed(policy: Policy) -> None:
         raise UsageError("pools[].kv_events: zmq is not installed: pip install 'plimsoll[kv-events]'")
 
 
+class Source(NamedTuple):
+    """Where one engine publishes, and who follows it."""
+
+    replica: str
+    endpoint: str
+    replay: str  # "": it keeps nothing
+    follower: Follower
+
+
 class KvEvents:
     """Listens to the engines of a policy, from `take` until `close`."""
 
     def __init__(self, tell: Callable[[tuple[str, ...]], None]) -> None:
         """`tell` is called in the listening thread, with the replicas whose caches were emptied."""
+        self.caches: dict[str, PoolCaches] = {}  # by pool, of those whose prefixes are to be exact
         self._tell = tell
-        self._endpoints: dict[str, str] = {}
+        self._pools: tuple[Pool, ...] = ()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def take(self, policy: Policy) -> None:
-        """From now on those of this policy."""
-        named = {
-            replica: endpoint
-            for pool in policy.pools
-            for replica, endpoint in zip(pool.replicas, pool.kv_events, strict=False)
-        }
-        if named == self._endpoints:
+        """From now on those of this policy. Where they change, all that is followed begins anew."""
+        pools = tuple([pool for pool in policy.pools if pool.kv_events])
+        if [_heard_of(pool) for pool in pools] == [_heard_of(pool) for pool in self._pools]:
             return
         self.close()
-        self._endpoints = named
-        if named:
+        self._pools = pools
+        caches = {pool.name: PoolCaches(pool, pool.exact_prefixes.ranks) for pool in pools if pool.exact_prefixes}
+        self.caches = caches
+        if pools:
+            sources = [source for pool in pools for source in sources_of(pool, caches.get(pool.name))]
             self._stop = threading.Event()
             self._thread = threading.Thread(
-                target=self._listen, args=(named, self._stop), name="plimsoll-kv-events", daemon=True
+                target=self._listen, args=(sources, self._stop), name="plimsoll-kv-events", daemon=True
             )
             self._thread.start()
 
@@ -120,44 +74,121 @@ class KvEvents:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        self._thread, self._endpoints = None, {}
+        self._thread, self._pools, self.caches = None, (), {}
 
-    def _listen(self, endpoints: dict[str, str], stop: threading.Event) -> None:
+    def _listen(self, sources: list[Source], stop: threading.Event) -> None:
         zmq = import_module("zmq")
         with zmq.Context() as context:
+            ears = [ear for source in sources if (ear := _open(zmq, context, source)) is not None]
             poller = zmq.Poller()
-            sources: dict[Any, tuple[str, CacheWatch]] = {}
-            for replica, endpoint in endpoints.items():
-                source = context.socket(zmq.SUB)
-                source.linger = 0
-                source.setsockopt(zmq.SUBSCRIBE, b"")
-                try:
-                    source.connect(endpoint)
-                except zmq.ZMQError as error:
-                    _log.warning("replica %s: its KV events cannot be had from %s: %s", replica, endpoint, error)
-                    source.close()
-                    continue
-                poller.register(source, zmq.POLLIN)
-                sources[source] = (replica, CacheWatch())
+            for ear in ears:
+                poller.register(ear.socket, zmq.POLLIN)
+                poller.register(ear.monitor, zmq.POLLIN)
             try:
-                self._hear(poller, sources, stop)
+                self._hear(poller, ears, stop)
             finally:
-                for source in sources:
-                    source.close()
+                for ear in ears:
+                    ear.close()
 
-    def _hear(self, poller: Any, sources: dict[Any, tuple[str, CacheWatch]], stop: threading.Event) -> None:
-        troubled: set[str] = set()
+    def _hear(self, poller: Any, ears: "list[_Ear]", stop: threading.Event) -> None:
+        for ear in ears:
+            ear.source.follower.connected(ear.replay)
         while not stop.is_set():
-            emptied: list[str] = []
-            for source, _ in poller.poll(1000.0 * POLL):
-                replica, watch = sources[source]
-                try:
-                    _, sequence, payload = source.recv_multipart()
-                    if watch.cleared(int.from_bytes(sequence, "big"), payload):
-                        emptied.append(replica)
-                except (ValueError, msgspec.MsgspecError) as error:
-                    if replica not in troubled:
-                        _log.warning("replica %s: its KV events cannot be read: %s", replica, error)
-                    troubled.add(replica)
+            ready = {socket for socket, _ in poller.poll(1000.0 * POLL)}
+            emptied = [ear.source.replica for ear in ears if ear.socket in ready and ear.hear()]
+            for ear in ears:
+                if ear.monitor in ready:  # after what came before the connection broke
+                    ear.monitor.recv_multipart()
+                    ear.source.follower.broke()
             if emptied:
                 self._tell(tuple(emptied))
+
+
+class _Ear:
+    """An engine's sockets."""
+
+    def __init__(self, zmq: Any, context: Any, source: Source) -> None:
+        self.source = source
+        self._zmq = zmq
+        self._context = context
+        self._troubled = False
+        self.socket = context.socket(zmq.SUB)
+        self.socket.linger = 0
+        self.socket.rcvhwm = 0  # what waits is bounded by what the engine publishes while we read others'
+        self.socket.setsockopt(zmq.SUBSCRIBE, b"")
+        self.monitor = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+
+    def hear(self) -> bool:
+        """Take one message; whether the cache was emptied."""
+        try:
+            _, sequence, payload = self.socket.recv_multipart()
+            return self.source.follower.take(int.from_bytes(sequence, "big"), payload, self.replay)
+        except (ValueError, msgspec.MsgspecError) as error:
+            if not self._troubled:
+                _log.warning("replica %s: its KV events cannot be read: %s", self.source.replica, error)
+            self._troubled = True
+            self.source.follower.broke()
+            return False
+
+    def replay(self, first: int) -> list[tuple[int, bytes]] | None:
+        """See `kvfollow.Replay`."""
+        if not self.source.replay:
+            return no_replay(first)
+        zmq = self._zmq
+        told: list[tuple[int, bytes]] = []
+        asking = self._context.socket(zmq.DEALER)
+        asking.linger = 0
+        asking.rcvtimeo = int(1000 * REPLAY_WAIT)
+        try:
+            asking.connect(self.source.replay)
+            asking.send_multipart((b"", first.to_bytes(8, "big")))
+            while True:
+                *_, sequence, payload = asking.recv_multipart()
+                if sequence == LAST:
+                    return told
+                told.append((int.from_bytes(sequence, "big"), payload))
+        except (zmq.ZMQError, ValueError) as error:
+            _log.warning("replica %s: %s does not replay: %s", self.source.replica, self.source.replay, error)
+            return None
+        finally:
+            asking.close()
+
+    def close(self) -> None:
+        """Hear no more."""
+        self.socket.disable_monitor()
+        self.monitor.close()
+        self.socket.close()
+
+
+def _open(zmq: Any, context: Any, source: Source) -> _Ear | None:
+    ear = _Ear(zmq, context, source)
+    try:
+        ear.socket.connect(source.endpoint)
+    except zmq.ZMQError as error:
+        _log.warning("replica %s: its KV events cannot be had from %s: %s", source.replica, source.endpoint, error)
+        ear.close()
+        return None
+    return ear
+
+
+def sources_of(pool: Pool, caches: PoolCaches | None) -> list[Source]:
+    """Its engines: one a replica, or one a rank of each, whose ports follow each other as vLLM counts them."""
+    rules = pool.exact_prefixes
+    replays = rules.replay if rules is not None and rules.replay else ("",) * len(pool.replicas)
+    found = []
+    for replica, endpoint, replay in zip(pool.replicas, pool.kv_events, replays, strict=False):
+        followers = [Follower(None)] if caches is None else caches.followers[replica]
+        for rank, follower in enumerate(followers):
+            found.append(Source(replica, of_rank(endpoint, rank), of_rank(replay, rank), follower))
+    return found
+
+
+def of_rank(endpoint: str, rank: int) -> str:
+    """That rank's endpoint by rank 0's: its port is as much higher."""
+    base, _, port = endpoint.rpartition(":")
+    return f"{base}:{int(port) + rank}" if rank and port.isdigit() else endpoint
+
+
+def _heard_of(pool: Pool) -> tuple[object, ...]:
+    rules = pool.exact_prefixes
+    return pool.name, pool.replicas, pool.kv_events, rules and (rules.ranks, rules.replay)

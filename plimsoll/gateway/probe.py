@@ -176,6 +176,11 @@ class Prober:
             if gone not in self.replicas.values() and gone.task is not None:
                 gone.task.cancel()
 
+    def is_up(self, url: str) -> bool:
+        """Whether that replica answered when it was last asked."""
+        replica = self.replicas.get(url)
+        return replica is not None and replica.healthy
+
     def deliver(self) -> None:
         """Report what is known now."""
         self._deliver(tuple(replica.report() for replica in self.replicas.values() if replica.known))

@@ -228,6 +228,11 @@ class Dispatcher:
             request.holders = None
             cached = min(holders.held(replica.bit) * request.prefix_block_tokens, request.prompt_tokens)
             pool.prefixes.sent(request.prefix_hashes, holders, replica.bit)
+            request.cached_from = "sent"
+        if request.matched is not None:
+            cached = min(request.held_by(replica.name, cached), request.prompt_tokens)
+            if replica.name in request.known:
+                request.cached_from = "events"
         request.cached_estimate = cached
         request.pending_prompt = request.prompt_tokens - cached if request.prefiller is None else 0
         request.prompt_ahead = replica.pending_prompt + request.pending_prompt

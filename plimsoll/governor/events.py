@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.governor.matched import Matched
 from plimsoll.governor.shown import PoolPace, ReplicaSteadiness
 from plimsoll.policy.policy import Policy, UpstreamTrust
 from plimsoll.requestlog.enginestate import EngineState
@@ -96,6 +97,7 @@ class RequestArrived(Struct, frozen=True, gc=False, tag=True):
     parent_span_id: str = ""  # the client's span in that trace, 16 hex digits; "": none was sent
     prompt_entropy: float | None = None  # bits a byte that are left when what repeats is told once; None: not measured
     checked: Checked | None = None  # by plugins, before `at`; None: none were asked
+    matched: Matched | None = None  # before `at`; None: no engine was asked
 
 
 class RequestRefused(Struct, frozen=True, gc=False, tag=True):

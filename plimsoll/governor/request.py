@@ -8,6 +8,7 @@ from msgspec.structs import astuple
 from plimsoll.governor.counts import Counts
 from plimsoll.governor.events import NO_OUTPUT, Checked, Criticality, Endpoint, ReplicaReport, RequestArrived
 from plimsoll.governor.lifecycle import RECEIVED, next_state
+from plimsoll.governor.matched import Matched
 from plimsoll.governor.prefiller import Prefiller
 from plimsoll.governor.prefixes import Holders
 from plimsoll.governor.tenants import Account
@@ -19,6 +20,7 @@ from plimsoll.slo.outcome import Reason
 # Bound once: compiled code looks names of the uncompiled world up by their text.
 _astuple: Final = astuple
 _NO_OUTPUT: Final = NO_OUTPUT
+_NOTHING_KNOWN: Final[dict[str, int]] = {}
 
 
 class Request:
@@ -53,12 +55,15 @@ class Request:
     parent_span_id: str
     prompt_entropy: float | None
     checked: Checked | None
+    matched: Matched | None
     account: Account
     counts: Counts
     tier_queue: TierQueue
     tier: Tier  # what was promised; stays through policy changes
     tier_name: str
     objectives: tuple[Objective, ...]
+    known: dict[str, int]  # prompt tokens that replicas hold by their events, or …
+    at_least: dict[str, int]  # … hold more than
 
     def __init__(self, arrived: RequestArrived, sequence: int) -> None:
         # fmt: off
@@ -67,13 +72,13 @@ class Request:
             self.num_choices, self.prefix_hashes, self.prefix_block_tokens, self.endpoint, self.streaming,
             self.asked_tier, self.cause, self.criticality, self.session, self.deadline_at, self.upstream_time,
             self.upstream_trust, self.adapter, self.client_request_id, self.trace_id, self.body_hash,
-            self.parent_span_id, self.prompt_entropy, self.checked,
+            self.parent_span_id, self.prompt_entropy, self.checked, self.matched,
         ) = _astuple(arrived)
         # fmt: on
         self.came_at = self.arrived_at  # when it came to be decided upon: after its plugins
+        self._take(self.matched)
         self.arrived_at = self.came_at if self.checked is None else self.checked.read_at
-        self.sequence = sequence  # order of arrival, the last word in every tie
-        self.state = RECEIVED
+        self.sequence, self.state = sequence, RECEIVED  # in order of arrival, the last word in every tie
         # what it needs
         self.makes_tokens = self.endpoint not in _NO_OUTPUT
         self.output_tokens = 0  # reserved, a choice
@@ -100,8 +105,7 @@ class Request:
         self.tried = self.attempts = 0  # bit mask of the replicas that failed it; how often it was sent
         self.last_failure: Reason | None = None
         # where it runs
-        self.replica_index = -1
-        self.replica_name = ""
+        self.replica_index, self.replica_name = -1, ""
         self.units = 0  # booked on the replica: KV blocks or slots; 0: nothing
         self.blocks_reserved = 0  # most KV blocks booked at once
         self.grown_at = self.booked_before = 0  # output tokens at last growth, and blocks × tokens until then
@@ -109,7 +113,8 @@ class Request:
         self.pending_prompt = 0  # prompt tokens that the replica has yet to compute, as far as we know …
         self.prompt_ahead = 0  # … and those of all before it and itself at dispatch
         self.holders: Holders | None = None  # who holds its prefix, while it is being routed
-        self.cached_estimate = 0  # prompt tokens that the replica should hold already
+        self.cached_estimate = 0  # prompt tokens that the replica should hold already …
+        self.cached_from = ""  # … by what was "sent" there or by its "events"; "": nothing is known of its prefix
         self.predicted_ttft = self.predicted_itl = 0.0  # s after dispatch; 0: not predicted
         self.charged = 0.0  # on the tenant's virtual counter
         self.dispatched_at = self.first_token_at = 0.0
@@ -159,6 +164,7 @@ class Request:
         twin.belongs_to(self.account, self.tier_queue, self.counts, self.lane)
         twin.output_tokens, twin.expected_output = self.output_tokens, self.expected_output
         twin.state = self.state
+        twin.known, twin.at_least = self.known, self.at_least
         return twin
 
     def takes_place_of(self, twin: "Request") -> None:
@@ -169,13 +175,33 @@ class Request:
         self.blocks_reserved = max(self.blocks_reserved, twin.blocks_reserved)
         self.grown_at = self.booked_before = 0
         self.pending_prompt, self.prompt_ahead = twin.pending_prompt, twin.prompt_ahead
-        self.cached_estimate = twin.cached_estimate
+        self.cached_estimate, self.cached_from = twin.cached_estimate, twin.cached_from
         self.predicted_ttft, self.predicted_itl = twin.predicted_ttft, twin.predicted_itl
         self.report, self.report_age = twin.report, twin.report_age
 
     def booked_until(self, tokens: int) -> int:
         """Blocks × output tokens that it had booked up to its token of that number (of a choice)."""
         return self.booked_before + self.blocks * max(0, tokens - self.grown_at)
+
+    def _take(self, matched: Matched | None) -> None:
+        """What engines hold of it, by replica. Asking was part of its time in the queue."""
+        self.known = self.at_least = _NOTHING_KNOWN
+        if matched is None:
+            return
+        self.came_at = matched.asked_at
+        known: dict[str, int] = {}
+        at_least: dict[str, int] = {}
+        for replica, tokens, whole in zip(matched.replicas, matched.tokens, matched.whole, strict=True):
+            if whole:
+                known[replica] = tokens
+            elif tokens:
+                at_least[replica] = tokens
+        self.known, self.at_least = known, at_least
+
+    def held_by(self, replica: str, sent: int) -> int:
+        """Prompt tokens that a replica holds; `sent`: as many as by what was sent there."""
+        known = self.known.get(replica, -1)
+        return known if known >= 0 else max(sent, self.at_least.get(replica, 0))
 
     def step(self, step: int) -> None:
         """Go to the next state by the table; raises IllegalTransition where it has none."""

@@ -54,6 +54,7 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
             first_holders = holders.masks[0]
     crowd = _crowd(pool)
     loading = _loading(pool, request, crowd) if request.adapter else 0.0
+    has_events = request.matched is not None
     avoids = pool.has_unsteady and request.tier.prefer == CAPABLE
     looked_at = pool.replicas
     if pool.routing == "predicted":
@@ -67,6 +68,8 @@ def _by_load(pool: Pool, request: Request, at: float) -> tuple[Replica | None, i
         cached = 0
         if holders is not None and replica.bit & first_holders and replica.num_in_flight <= crowd:
             cached = holders.held(replica.bit) * request.prefix_block_tokens
+        if has_events and replica.num_in_flight <= crowd:
+            cached = request.held_by(replica.name, cached)
         cost = _cost(pool, replica, request, cached, at)
         if loading and not _has_loaded(replica, request.adapter):
             cost += loading
@@ -165,10 +168,12 @@ def _crowd(pool: Pool) -> float:
 
 def held_tokens(pool: Pool, replica: Replica, request: Request) -> int:
     """Prompt tokens of the request that the replica should hold."""
-    if not request.prefix_hashes:
-        return 0
-    held = pool.prefixes.holders(request.prefix_hashes).held(replica.bit)
-    return min(held * request.prefix_block_tokens, request.prompt_tokens)
+    held = 0
+    if request.prefix_hashes:
+        held = pool.prefixes.holders(request.prefix_hashes).held(replica.bit) * request.prefix_block_tokens
+    if request.matched is not None:
+        held = request.held_by(replica.name, held)
+    return min(held, request.prompt_tokens)
 
 
 def _by_rule(pool: Pool, rule: Rule, request: Request, at: float) -> tuple[Replica | None, int]:

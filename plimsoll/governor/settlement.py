@@ -188,6 +188,8 @@ class Settler:
             "" if request.prefiller is None else request.prefiller.name,
             None if checked is None else request.came_at - arrived_at,
             "" if checked is None else checked.told,
+            request.cached_estimate if dispatched and request.cached_from else None,
+            request.cached_from if dispatched else "",
         )
         # fmt: on
 

@@ -97,8 +97,8 @@ def known_keys() -> list[str]:
     """Every key that a policy may have, as `tiers[].objectives[].below`, in the order in which they are read."""
     faults = Faults()
     whole = "service: {}\ntiers: [{objectives: [{}], run: {}, classes: {}}]\ntenants: [{limits: {adapt: {}}}]\n"
-    whole += "pools: [{tls: {}, adaptive: {}, exporters: {}}]\nbudget: {exceptions: [{}], changes: [{}]}\n"
-    whole += "alerts: {channels: [{}]}\ndegradation: {when: {}}\n"
+    whole += "pools: [{tls: {}, adaptive: {}, exporters: {}, exact_prefixes: {}}]\n"
+    whole += "budget: {exceptions: [{}], changes: [{}]}\nalerts: {channels: [{}]}\ndegradation: {when: {}}\n"
     whole += "scheduling: {classes: [{}], hedging: {}, speculation: {}}\n"
     top = compose(whole + "gateway: {timeouts: {}}\nstorage: {}\nplugins: [{settings: {}}]\n", faults)
     if top is not None:

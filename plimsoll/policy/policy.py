@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from plimsoll.policy.alerts import AlertRules
-from plimsoll.policy.beside import EngineTls, Exporters
+from plimsoll.policy.beside import EngineTls, ExactPrefixes, Exporters
 from plimsoll.policy.knownchange import KnownChange
 from plimsoll.policy.matrix import TARGET, TierClasses
 from plimsoll.policy.objective import Objective, RunObjective
@@ -134,6 +134,7 @@ class Pool(Struct, frozen=True):
     quality: float | None = None  # of its model's answers, on any scale; None: not said
     adaptive: Adaptive | None = None  # None: it has its own replicas
     overrides: str = ""  # JSON: what differs from the profile, section by section; "" where nothing does
+    exact_prefixes: ExactPrefixes | None = None  # None: by what was sent where
 
     @property
     def engine_profile(self) -> str:

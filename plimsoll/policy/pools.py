@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from plimsoll.policy.beside import EngineTls, Exporters
+from plimsoll.policy.cacherules import check_kv_events, read_exact_prefixes, read_kv_events
 from plimsoll.policy.policy import Pool
 from plimsoll.policy.poolsharing import check_sharing, read_adaptive
 from plimsoll.policy.schedulingrules import Drafts
@@ -28,7 +29,6 @@ class Engine(StrEnum):
 
 
 _TELL_CAPACITY: Final = frozenset({Engine.VLLM, Engine.SGLANG, Engine.TRTLLM})
-_TELL_EVENTS: Final = (Engine.VLLM, Engine.SGLANG)
 _MAY_TELL_CAPACITY: Final = frozenset({Engine.LLAMACPP, Engine.TGI})
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -82,15 +82,16 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         sla_class=section.text("sla_class"),
         built_for=section.duration("built_for", None),
         quality=_read_quality(section),
-        kv_events=_read_kv_events(section),
+        kv_events=read_kv_events(section),
+        exact_prefixes=read_exact_prefixes(section),
         adaptive=read_adaptive(section),
         overrides=_read_overrides(section),
     )
     section.done()
     if pool.overrides and pool.profile is None:
         section.fault("overrides", "there is no profile to differ from", "give profile too")
-    if pool.kv_events and section.has("engine") and pool.engine not in _TELL_EVENTS:
-        section.fault("kv_events", f"{pool.engine} publishes none in this form", f"known: {', '.join(_TELL_EVENTS)}")
+    if section.has("engine"):
+        check_kv_events(section, pool)
     if section.has("tls") and pool.replicas and not any(url.startswith("https:") for url in pool.replicas):
         section.fault("tls", "no replica of this pool is https")
     if pool.prefill and section.has("engine") and pool.engine != Engine.VLLM:
@@ -110,18 +111,6 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
 def _read_quality(pool: Section) -> float | None:
     found = pool.ratio("quality", None, most=1_000_000)
     return None if found is None else float(found)
-
-
-def _read_kv_events(pool: Section) -> tuple[str, ...]:
-    found = pool.texts("kv_events")
-    for i, (text, line) in enumerate(found):
-        if not text.startswith(("tcp://", "ipc://")):
-            at = f"{pool.at('kv_events')}[{i}]"
-            pool.faults.add(at, line, f"{text!r} is no ZeroMQ endpoint", "for example tcp://10.0.0.1:5557")
-    num = len(pool.texts("replicas"))
-    if found and len(found) != num:
-        pool.fault("kv_events", f"{len(found)} endpoints for {num} replicas", "give one for each, in their order")
-    return tuple([text for text, _ in found])
 
 
 def _read_overrides(pool: Section) -> str:

@@ -79,6 +79,8 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     prefill: str = ""  # the engine that computed the prompt for the replica; "": the replica itself
     plugin_time: float | None = None  # s that plugins took before it was decided upon; None: none were asked
     plugins: str = ""  # what each of them said: "guard:allow,topic:dropped"; else deny, error, timeout, busy
+    cached_expected: int | None = None  # prompt tokens that its replica was thought to hold; None: nothing was known
+    cached_from: str = ""  # by what was "sent" there, or exactly, by its KV "events"; "": as above
 
 
 def format_request_id(request_id: int) -> str:

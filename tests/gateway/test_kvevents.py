@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from plimsoll.gateway.kvevents import CacheWatch, KvEvents
+from plimsoll.gateway.kvevents import KvEvents
+from plimsoll.gateway.kvfollow import Follower
 from plimsoll.policy.document import examine, parse
 from plimsoll.policy.policy import Policy, Pool
 from tests.gateway.liveapp import CHAT, policy_for, running
@@ -31,24 +32,24 @@ def batch(*events: list[Any], maps: bool) -> bytes:
 
 @pytest.mark.parametrize("maps", [False, True])
 def test_only_a_clear_empties(maps: bool) -> None:
-    watch = CacheWatch()
-    assert not watch.cleared(0, batch(STORED, REMOVED, maps=maps))
-    assert watch.cleared(1, batch(STORED, CLEARED, STORED, maps=maps))
-    assert not watch.cleared(2, batch(maps=maps))
+    watch = Follower(None)
+    assert not watch.take(0, batch(STORED, REMOVED, maps=maps))
+    assert watch.take(1, batch(STORED, CLEARED, STORED, maps=maps))
+    assert not watch.take(2, batch(maps=maps))
 
 
 def test_an_engine_that_was_started_again_is_empty() -> None:
-    watch = CacheWatch()
-    assert not watch.cleared(41, batch(STORED, maps=False))
-    assert not watch.cleared(45, batch(STORED, maps=False))  # some were lost: nothing follows from that
-    assert watch.cleared(0, batch(STORED, maps=False))
-    assert not watch.cleared(1, batch(STORED, maps=False))
+    watch = Follower(None)
+    assert not watch.take(41, batch(STORED, maps=False))
+    assert not watch.take(45, batch(STORED, maps=False))  # some were lost: nothing follows from that
+    assert watch.take(0, batch(STORED, maps=False))
+    assert not watch.take(1, batch(STORED, maps=False))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", msgspec.msgpack.encode([1.0, [["Else"]]]), b"\x80", b"hello"])
 def test_what_is_no_batch_is_told(payload: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
-        CacheWatch().cleared(0, payload)
+        Follower(None).take(0, payload)
 
 
 def test_a_real_publisher_is_heard(caplog: pytest.LogCaptureFixture) -> None:

@@ -47,7 +47,7 @@ def test_fields_are_read_in_the_order_of_the_values() -> None:
         "at", "request_id", "tenant", "model", "prompt_tokens", "max_output_tokens", "num_choices", "prefix_hashes",
         "prefix_block_tokens", "endpoint", "streaming", "tier", "cause", "criticality", "session", "deadline_at",
         "upstream_time", "upstream_trust", "adapter", "client_request_id", "trace_id", "body_hash",
-        "parent_span_id", "prompt_entropy", "checked",
+        "parent_span_id", "prompt_entropy", "checked", "matched",
     )  # fmt: skip
     assert RequestFinished.__struct_fields__ == (
         "at", "request_id", "outcome", "reason", "timing", "prompt_tokens", "output_tokens", "cached_tokens", "phase",
