@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from plimsoll.emulator.kvevents import KvPublisher
 from plimsoll.emulator.server import Emulator
 from plimsoll.engine import profiles
 from plimsoll.errors import UsageError
@@ -20,19 +21,31 @@ def emulate(
     speed: Annotated[float, Parameter(help="How many times faster than the real engine.")] = 1.0,
     model: Annotated[str, Parameter(help="Name to serve under; default: the profile's own.")] = "",
     mean_output: Annotated[int, Parameter(help="Mean length of answers whose length the client leaves open.")] = 200,
+    kv_events: Annotated[
+        int,
+        Parameter(
+            help="Publish KV cache events (ZeroMQ) from this port on: two a replica, the second replays. 0: none; "
+            "needs the extra kv-events."
+        ),
+    ] = 0,
     host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
     """Serve emulated vLLM replicas: real HTTP, real waiting, words without meaning.
 
     Each replica batches, queues, caches prefixes and runs out of KV blocks as its profile says, and answers
-    /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /health and /metrics by vLLM's names.
+    /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /health and /metrics by vLLM's names.
 
     Example: plimsoll emulate --profile h100-llama70b-tp4 --replicas 3 --speed 2
     """
     if not 0 < speed < float("inf") or replicas < 1 or mean_output < 1 or not 0 <= port <= 65_536 - max(1, replicas):
         raise UsageError("emulate: --speed must be above 0, --replicas and --mean-output at least 1, --port a port")
+    if kv_events and not 0 < kv_events <= 65_536 - 2 * replicas:
+        raise UsageError("emulate: --kv-events must be a port, with room above it for two a replica")
     loaded = profiles.load(profile)
-    emulators = [Emulator(loaded, model, speed, mean_output) for _ in range(replicas)]
+    emulators = []
+    for number in range(replicas):
+        publisher = KvPublisher(host, kv_events + 2 * number, kv_events + 2 * number + 1) if kv_events else None
+        emulators.append(Emulator(loaded, model, speed, mean_output, publisher))
     try:
         import uvloop  # noqa: PLC0415 - only where a server is started
     except ImportError:  # pragma: no cover - uvloop is a dependency, but not on every platform

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from plimsoll.cli.consolebeside import ConsoleBeside
+from plimsoll.cli.prefixpage import write_prefixes
 from plimsoll.cli.sideprocess import SideProcess
 from plimsoll.engine import profiles
 from plimsoll.errors import PlimsollError, PolicyError, UsageError
@@ -124,6 +125,7 @@ class Service:
         scaling.write(page, self._signals(snapshot))
         refused = [(reason.value, num) for reason, num in self._app.driver.unattributed.items()]
         write_counts(page, "plimsoll_unattributed_refusals_total", "Refusals of nobody's requests.", refused, "reason")
+        write_prefixes(page, self._app.finder)
         journal = self._app.journal.state
         page.family("plimsoll_journal_room_bytes", "gauge", "Room that is sure, on this disk or in the reserve.")
         page.sample(journal.room_bytes, mode=journal.mode)

@@ -31,7 +31,7 @@ class Answer:
             job = Job(self.engine.next_id(), prompt.tokens, output_tokens, prompt.hashes, hash_tokens)
             job.priority = self.ask.priority
             self.jobs.append(job)
-            self.engine.submit(job, sink)
+            self.engine.submit(job, sink, prompt.ids)
 
     def cancel(self) -> None:
         """The client left."""

@@ -1,7 +1,9 @@
 """Reads a request body as vLLM would: what is asked for, or why it cannot be."""
 
+from array import array
 from dataclasses import dataclass
 from hashlib import blake2b
+from sys import byteorder
 from typing import Any
 
 import msgspec
@@ -25,11 +27,12 @@ class Refused(Exception):
 
 @dataclass
 class Prompt:
-    """One prompt: its length in tokens, and the chained hashes of its stretches of HASH_TOKENS tokens."""
+    """One prompt: its length in tokens, their ids, and the chained hashes of its stretches of HASH_TOKENS tokens."""
 
     tokens: int
     hashes: tuple[int, ...]
     digest: int
+    ids: bytes  # of its tokens, 4 bytes each: of a text, these four themselves
 
 
 @dataclass
@@ -49,9 +52,7 @@ class Ask:
 def read(body: bytes, model: str, profile: EngineProfile, mean_output: int, embeddings: bool = False) -> Ask:
     """The request in `body`; raises Refused."""
     data = _decode(body)
-    asked = data.get("model", model)
-    if asked != model:
-        raise Refused(404, f"The model `{asked}` does not exist.", "NotFoundError", "model")
+    _check_model(data, model)
     prompts = _prompts(data, embeddings)
     longest = max(prompt.tokens for prompt in prompts)
     context = min(profile.max_context, profile.num_blocks * profile.block_size)
@@ -70,6 +71,22 @@ def read(body: bytes, model: str, profile: EngineProfile, mean_output: int, embe
         priority=_integer(data, "priority", 0, least=-(1 << 31)),
         encoding=str(data.get("encoding_format", "float")),
     )
+
+
+def tokenize(body: bytes, model: str) -> list[int]:
+    """The token ids of the one prompt in `body`, behind the chat template; raises Refused."""
+    data = _decode(body)
+    _check_model(data, model)
+    prompts = _prompts(data, False)
+    if len(prompts) > 1:
+        raise Refused(400, "1 validation error:\n  prompt: one text", "Bad Request", "prompt")
+    return array("I", prompts[0].ids).tolist()
+
+
+def _check_model(data: dict[str, Any], model: str) -> None:
+    asked = data.get("model", model)
+    if asked != model:
+        raise Refused(404, f"The model `{asked}` does not exist.", "NotFoundError", "model")
 
 
 def _decode(body: bytes) -> dict[str, Any]:
@@ -156,12 +173,15 @@ def _conversation(messages: list[Any]) -> bytes:
 
 def _of_text(text: bytes) -> Prompt:
     hashes = hash_bytes(text, HASH_TOKENS * BYTES_PER_TOKEN)
-    return Prompt(max(1, len(text) // BYTES_PER_TOKEN), hashes, _digest(text))
+    tokens = max(1, len(text) // BYTES_PER_TOKEN)
+    return Prompt(tokens, hashes, _digest(text), text[: tokens * BYTES_PER_TOKEN].ljust(BYTES_PER_TOKEN, b"\0"))
 
 
 def _of_tokens(tokens: list[int]) -> Prompt:
     hashes = hash_tokens(tokens, HASH_TOKENS)
-    return Prompt(len(tokens), hashes, _digest(repr(tokens[-HASH_TOKENS:]).encode()) ^ (hashes[-1] if hashes else 0))
+    digest = _digest(repr(tokens[-HASH_TOKENS:]).encode()) ^ (hashes[-1] if hashes else 0)
+    ids = b"".join((token & 0xFFFFFFFF).to_bytes(BYTES_PER_TOKEN, byteorder) for token in tokens)
+    return Prompt(len(tokens), hashes, digest, ids)
 
 
 def _digest(data: bytes) -> int:

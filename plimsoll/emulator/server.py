@@ -10,6 +10,7 @@ from plimsoll.emulator import asking, metrics, shapes
 from plimsoll.emulator.answers import Answer, Choice, Embedded, Stream, Whole
 from plimsoll.emulator.engine import EmulatedEngine
 from plimsoll.emulator.http import Connection, Request
+from plimsoll.emulator.kvevents import KvPublisher
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.errors import ProfileError
 
@@ -23,8 +24,16 @@ METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 class Emulator:
     """One emulated replica: serve with `start`, end with `close`."""
 
-    def __init__(self, profile: EngineProfile, model: str = "", speed: float = 1.0, mean_output: int = 200) -> None:
-        """`model` "" means the profile's own; `mean_output` is the mean length of answers left open by the client."""
+    def __init__(
+        self,
+        profile: EngineProfile,
+        model: str = "",
+        speed: float = 1.0,
+        mean_output: int = 200,
+        publisher: KvPublisher | None = None,
+    ) -> None:
+        """`model` "" means the profile's own; `mean_output` is the mean length of answers left open by the client;
+        what the prefix cache does goes to `publisher`, which is closed with the emulator."""
         self.profile = profile
         self.model = model or profile.model or profile.name
         self.speed = speed
@@ -34,6 +43,7 @@ class Emulator:
         self._server: asyncio.Server | None = None
         self._engine: EmulatedEngine | None = None
         self._created = int(time())
+        self._publisher = publisher
 
     @property
     def engine(self) -> EmulatedEngine:
@@ -45,7 +55,7 @@ class Emulator:
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Listen; the port. Raises OSError where the port is taken."""
         loop = asyncio.get_running_loop()
-        self._engine = EmulatedEngine(self.profile, loop, self.speed)
+        self._engine = EmulatedEngine(self.profile, loop, self.speed, publisher=self._publisher)
         self._server = await loop.create_server(lambda: Connection(self.handle, self._connections), host, port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self.port
@@ -57,6 +67,8 @@ class Emulator:
         for connection in list(self._connections):
             connection.close()
         self.engine.close()
+        if self._publisher is not None:
+            await asyncio.to_thread(self._publisher.close)
         await asyncio.sleep(0)
 
     def handle(self, connection: Connection, request: Request) -> None:
@@ -74,6 +86,9 @@ class Emulator:
             self._generate(connection, request.body, GENERATING[path])
         elif request.method == "POST" and path == "/v1/embeddings":
             self._embed(connection, request.body)
+        elif request.method == "POST" and path == "/tokenize":
+            tokens = asking.tokenize(request.body, self.model)
+            connection.respond(200, shapes.tokens(tokens, self.profile))
         elif request.method == "GET":
             self._get(connection, path)
         else:

@@ -86,6 +86,12 @@ class CompletionShape:
 Shape = type[ChatShape] | type[CompletionShape]
 
 
+def tokens(ids: list[int], profile: EngineProfile) -> bytes:
+    """The answer of /tokenize."""
+    longest = min(profile.max_context, profile.num_blocks * profile.block_size)
+    return encode({"count": len(ids), "max_model_len": longest, "tokens": ids, "token_strs": None})
+
+
 def models(model: str, profile: EngineProfile, created: int) -> bytes:
     """The answer of /v1/models."""
     card = {

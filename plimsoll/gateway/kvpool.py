@@ -36,8 +36,8 @@ class PoolCaches:
         return found
 
     def bits(self, size: int) -> int:
-        """Those whose blocks are of so many tokens."""
-        return sum(each.bit for each in self._engines if each.block_size == size)
+        """Those whose blocks are of so many tokens, or have said nothing yet."""
+        return sum(each.bit for each in self._engines if each.block_size in {0, size})
 
     def mask(self, block: int) -> int:
         """Who holds that block, or will soon."""
@@ -102,7 +102,7 @@ class Match:
         ranks = self._caches.followers.get(replica)
         if ranks is None or len(ranks) > 1 or ranks[0].blocks is None:
             return  # which of several ranks it goes to is the engine's own affair
-        bit, size = ranks[0].blocks.bit, ranks[0].blocks.block_size
+        bit, size = ranks[0].blocks.bit, ranks[0].blocks.block_size or next(iter(self._names), 0)
         names = self._names.get(size)
         if names is None:
             return

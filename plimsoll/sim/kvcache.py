@@ -42,6 +42,8 @@ class KvCache:
         self.num_blocks = num_blocks
         self.num_free = num_blocks  # unused ones, those with reusable content among them
         self.caching = caching
+        self.told: list[tuple[bool, tuple[object, ...], int, int]] | None = None
+        """What others can hit (True) or no longer: hashes from and up to a place. None: nobody listens."""
         self._cached: dict[object, Extent] = {}  # by their first hash
         self._num_loose = 0
         self._own: dict[int, Extent] = {}  # what preempted jobs left behind, by job
@@ -128,6 +130,8 @@ class KvCache:
                 end = stop if self._num_loose == 0 else self._unknown_up_to(hashes, start + 1, stop)
             else:
                 end = agreement(known.hashes, hashes, start + 1, min(stop, known.end))
+            if known is None and self.told is not None:
+                self.told.append((True, hashes, start, end))
             if last is not None and last.end == start and last.unit == unit and _goes_on(last, hashes, known is None):
                 last.end = end
                 last.num_blocks += (end - start) * unit
@@ -216,6 +220,8 @@ class KvCache:
     def _shorten(self, extent: Extent, left: int) -> None:
         """Evict hashes from the end of a run until so many blocks hold what is left; below 1 all of it."""
         whole = left // extent.unit if left > 0 else 0
+        if self.told is not None and extent.start + whole < extent.end:
+            self.told.append((False, extent.hashes, extent.start + whole, extent.end))
         if whole > 0:
             extent.end = min(extent.end, extent.start + whole)
             return

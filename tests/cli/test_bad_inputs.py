@@ -22,6 +22,10 @@ CASES: dict[str, tuple[list[str], str]] = {
     "a binary profile": (["emulate", "--profile", "DIR/binary.yaml"], "binary.yaml is not UTF-8 text (byte 1)"),
     "a nesting bomb": (["emulate", "--profile", "DIR/deep.yaml"], "deep.yaml: nested too deeply"),
     "ports that run out": (["emulate", "--profile", "tiny-vllm-cpu", "--port", "65535", "--replicas", "2"], "a port"),
+    "event ports that run out": (
+        ["emulate", "--profile", "tiny-vllm-cpu", "--kv-events", "65535"],
+        "--kv-events must be",
+    ),
     "no speed": (["emulate", "--profile", "tiny-vllm-cpu", "--speed", "nan"], "--speed must be above 0"),
     "no port": (["serve", EXAMPLE, "--port", "-1"], "--port -1: must be from 0 to 65535"),
     "binary tenants": (

@@ -134,13 +134,11 @@ def test_its_memory_is_bounded_and_then_it_is_not_whole() -> None:
     follower = Follower(blocks)
     engine = TinyCache(1)
     follower.take(0, batch(engine.store((1,) * 8)))
-    assert follower.whole
-    assert len(blocks) == 2
-    follower.take(1, batch(engine.store((2,) * 8)))
-    assert not follower.whole
-    assert len(blocks) == 2
-    follower.take(2, batch(engine.clear()))
-    assert follower.whole
+    told = [(follower.whole, len(blocks))]
+    for number, event in enumerate([engine.store((2,) * 8), engine.clear()], 1):
+        follower.take(number, batch(event))
+        told.append((follower.whole, len(blocks)))
+    assert told == [(True, 2), (False, 2), (True, 0)]
 
 
 def test_what_was_sent_counts_until_events_say_more() -> None:
@@ -156,6 +154,17 @@ def test_what_was_sent_counts_until_events_say_more() -> None:
     assert held(caches, prompt, at=10.0 + EXPECTED_FOR + 0.5) == [16, 8]
     assert held(caches, prompt, at=10.0 + 2 * EXPECTED_FOR + 1.0) == [0, 8]
     match.sent("http://elsewhere")
+
+
+def test_an_engine_that_has_said_nothing_is_thought_to_be_as_the_others() -> None:
+    engine = TinyCache(1)
+    caches, followers = caches_of(engine, TinyCache(2))
+    prompt = tuple(range(17))
+    caches.match(array("I", prompt), "", 0.0).sent("http://r1")
+    assert held(caches, prompt) == [0, 0], "nobody has said how long blocks are"
+    followers[0].take(0, batch(engine.store((9,) * 4)))
+    caches.match(array("I", prompt), "", 0.0).sent("http://r1")
+    assert held(caches, prompt) == [0, 16]
 
 
 def test_of_several_ranks_the_least_counts() -> None:

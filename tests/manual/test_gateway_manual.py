@@ -4,11 +4,15 @@ import inspect
 import re
 from pathlib import Path
 
+from plimsoll.cli.prefixpage import write_prefixes
 from plimsoll.cli.serve import serve
 from plimsoll.gateway import labels, vouching
 from plimsoll.gateway.dialects.dialect import DIALECTS
+from plimsoll.gateway.finding import PrefixFinder
+from plimsoll.gateway.kvpool import PoolCaches
 from plimsoll.gateway.routes import ENGINE_ADMIN, GOVERNED
 from plimsoll.governor.snapshot import PoolState, QueueState, ReplicaState, SizingState, Snapshot
+from plimsoll.policy.policy import Pool
 from plimsoll.telemetry import scaling
 from plimsoll.telemetry.exposition import Page
 from plimsoll.telemetry.prometheus import Metrics, write_snapshot
@@ -38,6 +42,9 @@ def test_metrics() -> None:
     snapshot = Snapshot(0.0, "v", False, 0, (pool,), (queue,), ())
     write_snapshot(page, snapshot)
     scaling.write(page, scaling.Scaling().signals(snapshot, 1.0))
+    finder = PrefixFinder(lambda: 0.0, None)  # type: ignore[arg-type]
+    finder.caches["p"] = PoolCaches(Pool("p", "m", "vllm", ("r",)), 1)
+    write_prefixes(page, finder)
     written = set(re.findall(r"# TYPE (\S+)", b"".join(page.pieces()).decode()))
     told = set(re.findall(r"`(plimsoll_\w+)`", TEXT))
     counted_elsewhere = {

@@ -26,6 +26,9 @@ class Both:
     def __init__(self, unit: int) -> None:
         self.runs, self.blocks, self.unit = KvCache(NUM_BLOCKS, True), BlockCache(NUM_BLOCKS), unit
         self.most = 0  # hashes in one extent
+        self.told: list[tuple[bool, tuple[object, ...], int, int]] = []
+        self.runs.told = self.told
+        self.heard: set[object] = set()  # what others can hit, by what the runs told
 
     def begin(self, job: Held, limit: int) -> bool:
         found, pieces = self.runs.match(job.prompt, limit), self.blocks.match(job.prompt, limit)
@@ -76,6 +79,11 @@ class Both:
     def same(self, jobs: list[Held]) -> bool:
         """Whether both tell the same of those jobs and of what is free."""
         assert self.runs.num_free == self.blocks.num_free
+        for stored, hashes, start, stop in self.told:
+            assert start < stop
+            (self.heard.update if stored else self.heard.difference_update)(hashes[start:stop])
+        self.told.clear()
+        assert self.heard == set(self.blocks.cached)
         for job in jobs:
             num = len(self.blocks.match(job.prompt, len(job.prompt)))
             assert reach(self.runs.match(job.prompt, len(job.prompt))) == num
