@@ -50,8 +50,12 @@ def test_what_is_known_in_part_counts_beside_what_was_sent() -> None:
 
 
 def test_a_crowded_replica_draws_nobody_by_its_cache() -> None:
-    service = Service(parse(TEXT))
-    places = [sent(service, 1.0, output=1, matched=matched(0, 1536, asked_at=1.0)) for _ in range(10)]
+    service = Service(parse(TEXT), kv_blocks=10_000)
+    places = []
+    for number in range(10):
+        service.report(1.0 + number)  # and what it computes has been seen
+        places.append(sent(service, 1.0 + number, output=1, matched=matched(0, 1536, asked_at=1.0)))
+        service.first(1.5 + number, number + 1)
     assert places[:9] == [URLS[1]] * 9
     assert places[9] != URLS[1], "1.5 times the mean and four more: its cache is worth nothing"
 
