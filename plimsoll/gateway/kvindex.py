@@ -16,6 +16,7 @@ from plimsoll.gateway.kvwire import Removed, Stored
 
 MOST_BLOCKS: Final = 262_144  # of one engine: 4M tokens at 16 a block, some 80 MB here; what is beyond is not known
 TOKEN_BYTES: Final = 4
+EXPECTED_FOR: Final = 2.0  # s, up to twice that: so long a block that was sent counts as held until events say so
 WHOLE_PREFIX: Final = frozenset({"full_attention", "mla_attention", "sink_full_attention"})
 """Kinds of layers whose blocks are held for a whole prefix; those of others (sliding windows, states) come and go."""
 
@@ -31,14 +32,38 @@ def following(parent: int, tokens: memoryview | bytes) -> int:
 
 
 class Holdings:
-    """Of all engines of one pool: block → bit mask of those that hold it."""
+    """Of all engines of one pool: block → bit mask of those that hold it, or are about to.
+
+    What is expected is written by both threads. One may undo what the other does at the same instant: then a block
+    counts as expected until it is forgotten, or not at all.
+    """
 
     def __init__(self) -> None:
         self.masks: dict[int, int] = {}
+        self._expected: dict[int, int] = {}  # bits of those that it was sent to lately …
+        self._earlier: dict[int, int] = {}  # … and somewhat longer ago
+        self._turned_at = 0.0
+
+    def mask(self, block: int) -> int:
+        """Who holds it, or will soon."""
+        return self.masks.get(block, 0) | self._expected.get(block, 0) | self._earlier.get(block, 0)
+
+    def expect(self, block: int, bit: int) -> None:
+        """It is about to be computed there."""
+        self._expected[block] = self._expected.get(block, 0) | bit
+
+    def forget_expected(self, at: float) -> None:
+        """What was expected for long has come, or will not."""
+        if at - self._turned_at > EXPECTED_FOR:
+            self._earlier = self._expected if at - self._turned_at <= 2.0 * EXPECTED_FOR else {}
+            self._expected, self._turned_at = {}, at
 
     def add(self, block: int, bit: int) -> None:
-        """That engine holds it."""
+        """That engine holds it: if it drops it, nothing is expected there any more."""
         self.masks[block] = self.masks.get(block, 0) | bit
+        for sent in (self._expected, self._earlier):
+            if mask := sent.get(block, 0):
+                sent[block] = mask & ~bit
 
     def drop(self, block: int, bit: int) -> None:
         """That engine holds it no longer."""

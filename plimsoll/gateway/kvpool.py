@@ -1,13 +1,10 @@
 """What the engines of one pool hold of a prompt's tokens, asked on the event loop."""
 
 from array import array
-from typing import Final
 
 from plimsoll.gateway.kvfollow import Follower
 from plimsoll.gateway.kvindex import TOKEN_BYTES, EngineBlocks, Holdings, following, root_of
 from plimsoll.policy.policy import Pool
-
-EXPECTED_FOR: Final = 2.0  # s, up to twice that: so long a prompt that was sent counts as held until events say so
 
 
 class PoolCaches:
@@ -22,14 +19,11 @@ class PoolCaches:
             own = [EngineBlocks(self.holdings, 1 << (len(self._engines) + rank)) for rank in range(ranks)]
             self._engines += own
             self.followers[replica] = [Follower(each) for each in own]
-        self._expected: dict[int, int] = {}  # block → bits of those that it was sent to lately …
-        self._earlier: dict[int, int] = {}  # … and somewhat longer ago
-        self._turned_at = 0.0
 
     def match(self, tokens: "array[int]", adapter: str, at: float) -> "Match":
         """Who holds how much of a prompt of these token ids; of its last token an engine wants to compute at least
         one, so the block that it ends in is never a hit."""
-        self._turn(at)
+        self.holdings.forget_expected(at)
         found = Match(self, tokens, adapter)
         for size in {each.block_size for each in self._engines} - {0}:
             found.look(size)
@@ -38,19 +32,6 @@ class PoolCaches:
     def bits(self, size: int) -> int:
         """Those whose blocks are of so many tokens, or have said nothing yet."""
         return sum(each.bit for each in self._engines if each.block_size in {0, size})
-
-    def mask(self, block: int) -> int:
-        """Who holds that block, or will soon."""
-        return self.holdings.masks.get(block, 0) | self._expected.get(block, 0) | self._earlier.get(block, 0)
-
-    def expect(self, block: int, bit: int) -> None:
-        """It is about to be computed there."""
-        self._expected[block] = self._expected.get(block, 0) | bit
-
-    def _turn(self, at: float) -> None:
-        if at - self._turned_at > EXPECTED_FOR:
-            self._earlier = self._expected if at - self._turned_at <= 2.0 * EXPECTED_FOR else {}
-            self._expected, self._turned_at = {}, at
 
 
 class Match:
@@ -66,13 +47,13 @@ class Match:
 
     def look(self, size: int) -> None:
         """Walk its blocks of so many tokens as far as anybody holds them."""
-        caches, step = self._caches, size * TOKEN_BYTES
-        alive = caches.bits(size)
+        holdings, step = self._caches.holdings, size * TOKEN_BYTES
+        alive = self._caches.bits(size)
         names = self._names[size] = []
         name = root_of(self._adapter)
         for place in range(0, (self._num_tokens - 1) // size * step, step):
             name = following(name, self._bytes[place : place + step])
-            mask = caches.mask(name)
+            mask = holdings.mask(name)
             if mask & alive != alive:
                 self._leave(alive & ~mask, place // TOKEN_BYTES)
                 alive &= mask
@@ -107,9 +88,9 @@ class Match:
         if names is None:
             return
         for name in names[self._held.get(bit, 0) // size :]:
-            self._caches.expect(name, bit)
+            self._caches.holdings.expect(name, bit)
         name = names[-1] if names else root_of(self._adapter)
         step = size * TOKEN_BYTES
         for place in range(len(names) * step, self._num_tokens // size * step, step):
             name = following(name, self._bytes[place : place + step])
-            self._caches.expect(name, bit)
+            self._caches.holdings.expect(name, bit)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.gateway.kvfollow import Follower
-from plimsoll.gateway.kvindex import EngineBlocks, Holdings
-from plimsoll.gateway.kvpool import EXPECTED_FOR, PoolCaches
+from plimsoll.gateway.kvindex import EXPECTED_FOR, EngineBlocks, Holdings
+from plimsoll.gateway.kvpool import PoolCaches
 from plimsoll.gateway.kvwire import Stored, decode
 from tests.gateway.kvmessages import SIZE, TinyCache, batch, pool_of
 
@@ -154,6 +154,18 @@ def test_what_was_sent_counts_until_events_say_more() -> None:
     assert held(caches, prompt, at=10.0 + EXPECTED_FOR + 0.5) == [16, 8]
     assert held(caches, prompt, at=10.0 + 2 * EXPECTED_FOR + 1.0) == [0, 8]
     match.sent("http://elsewhere")
+
+
+def test_what_was_stored_and_dropped_is_expected_no_longer() -> None:
+    engine = TinyCache(1)
+    caches, (follower,) = caches_of(engine)
+    prompt = tuple(range(9))
+    follower.take(0, batch(engine.store((9,) * 4)))
+    caches.match(array("I", prompt), "", 10.0).sent("http://r0")
+    follower.take(1, batch(engine.store(prompt)))
+    assert held(caches, prompt, at=10.1) == [8]
+    follower.take(2, batch(engine.remove(prompt[:8]), engine.remove(prompt[:4])))
+    assert held(caches, prompt, at=10.2) == [0]
 
 
 def test_an_engine_that_has_said_nothing_is_thought_to_be_as_the_others() -> None:
