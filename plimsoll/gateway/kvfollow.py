@@ -11,7 +11,7 @@ from math import inf
 import msgspec
 
 from plimsoll.gateway.kvindex import EngineBlocks
-from plimsoll.gateway.kvwire import Batch, BatchMap, Cleared, Removed, Stored, decode
+from plimsoll.gateway.kvwire import Batch, Cleared, Removed, Stored, decode
 
 Replay = Callable[[int], list[tuple[int, bytes]] | None]
 """(first number) → the messages from there on that the engine still has, in their order; None: it cannot be asked."""
@@ -101,7 +101,7 @@ class Follower:
         if self.blocks is not None:
             self.blocks.clear()
 
-    def _apply(self, batch: Batch | BatchMap) -> bool:
+    def _apply(self, batch: Batch) -> bool:
         """Do what it says; whether all was cleared in it."""
         self._taken_at = batch.ts
         cleared = False

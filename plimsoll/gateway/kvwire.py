@@ -1,12 +1,13 @@
-"""KV cache events as vLLM and SGLang send them: a batch in MessagePack, [time, [event, …], rank] with events [name, …],
-or the same as maps, by version (vllm/distributed/kv_events.py). Later members are not in all versions, and not all
-versions mean the same by them: they are looked at where they are used.
+"""KV cache events as vLLM and SGLang send them: a batch in MessagePack, [time, [event, …], rank], or a map; with events
+[name, …], or maps, by version (vllm/distributed/kv_events.py; sglang/srt/disaggregation/kv_events.py, maps in arrays).
+
+Later members are not in all versions, and not all mean the same by them: they are looked at where they are used.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 
 class Stored(Struct, array_like=True, tag="BlockStored"):
@@ -48,26 +49,37 @@ class ClearedMap(Cleared, array_like=False, tag="AllBlocksCleared"):
     """The same as a map."""
 
 
-class Batch(Struct, array_like=True):
+class _Arrays(Struct, array_like=True):
+    ts: float
+    events: list[Raw]
+
+
+class _Map(Struct):
+    ts: float
+    events: list[Raw]
+
+
+class Batch(NamedTuple):
     """What one step of the engine changed."""
 
     ts: float  # s, by the engine's time of day
     events: list[Stored | Removed | Cleared]
 
 
-class BatchMap(Struct):
-    """The same as a map."""
-
-    ts: float
-    events: list[StoredMap | RemovedMap | ClearedMap]
-
-
-_arrays: Final = msgspec.msgpack.Decoder(Batch)
-_maps: Final = msgspec.msgpack.Decoder(BatchMap)
+_batch_of: Final = (msgspec.msgpack.Decoder(_Arrays), msgspec.msgpack.Decoder(_Map))
+_event_of: Final = (
+    msgspec.msgpack.Decoder(Stored | Removed | Cleared),
+    msgspec.msgpack.Decoder(StoredMap | RemovedMap | ClearedMap),
+)
 _MAP16, _MAP32, _FIXMAP, _FIXMAP_END = 0xDE, 0xDF, 0x80, 0x8F
 
 
-def decode(payload: bytes) -> Batch | BatchMap:
+def decode(payload: bytes) -> Batch:
     """The batch in a message. Raises msgspec.MsgspecError where it is of no form that is known."""
-    is_map = payload[:1] != b"" and (_FIXMAP <= payload[0] <= _FIXMAP_END or payload[0] in {_MAP16, _MAP32})
-    return _maps.decode(payload) if is_map else _arrays.decode(payload)
+    batch = _batch_of[_is_map(payload)].decode(payload)
+    return Batch(batch.ts, [_event_of[_is_map(event)].decode(event) for event in batch.events])
+
+
+def _is_map(packed: bytes | Raw) -> bool:
+    first = bytes(memoryview(packed)[:1])
+    return first != b"" and (_FIXMAP <= first[0] <= _FIXMAP_END or first[0] in {_MAP16, _MAP32})

@@ -295,7 +295,4 @@ class Policy(Struct, frozen=True):
 
     def tenant(self, name: str) -> Tenant:
         """The tenant of that name; KeyError where there is none."""
-        for tenant in self.tenants:
-            if tenant.name == name:
-                return tenant
-        raise KeyError(name)
+        return {tenant.name: tenant for tenant in self.tenants}[name]

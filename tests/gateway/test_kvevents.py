@@ -30,6 +30,14 @@ def batch(*events: list[Any], maps: bool) -> bytes:
     return msgspec.msgpack.encode([1.5, events, 0])
 
 
+def test_maps_may_stand_in_an_array() -> None:
+    """As SGLang sends them since its events became maps."""
+    watch = Follower(None)
+    assert not watch.take(0, msgspec.msgpack.encode([1.5, [{"type": "BlockRemoved", "block_hashes": [1]}], 0]))
+    assert watch.take(1, msgspec.msgpack.encode([1.5, [{"type": "AllBlocksCleared"}], 0]))
+    assert watch.take(2, msgspec.msgpack.encode({"ts": 1.5, "events": [CLEARED]}))
+
+
 @pytest.mark.parametrize("maps", [False, True])
 def test_only_a_clear_empties(maps: bool) -> None:
     watch = Follower(None)
