@@ -23,10 +23,18 @@ from benchmarks.live.session import Session
 from benchmarks.live.stage import STAGES, lasting
 from benchmarks.live.table import lines, values
 from benchmarks.studies.arms import ARMS, Arm
+from plimsoll.errors import UsageError
 
 
 def main() -> None:
     options = _options()
+    try:
+        _run(options)
+    except UsageError as error:
+        sys.exit(f"liveorder: {error}")
+
+
+def _run(options: argparse.Namespace) -> None:
     stage = lasting(STAGES[options.engines], options.duration)
     if stage.engine == "llamacpp":
         stage = calibrated(stage, options.out, _tell)

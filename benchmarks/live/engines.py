@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.live.stage import Stage
+from plimsoll.errors import UsageError
 from plimsoll.load.children import Child, Children, plimsoll
 
 ROOT: Final = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ def started(children: Children, stage: Stage, urls: Sequence[str]) -> dict[str, 
             line = plimsoll("emulate", "--profile", stage.profile, "--model", stage.model, "--port", port)
             found[name] = children.start(name, line, ours())
         else:
-            tool = Path(os.environ["PLIMSOLL_TOOLS"]) / "tiny-engine" / "run.sh"
+            tool = Path(_tools()) / "tiny-engine" / "run.sh"
             slots = str(stage.loaded().max_num_seqs)
             line = ["nice", f"-n{NICE}", "bash", str(tool), "--port", port, "--slots", slots, "--quiet"]
             found[name] = children.start(name, line, {"TINY_HOME": str(ROOT / ".tiny"), "PYTHON": sys.executable})
@@ -34,6 +35,13 @@ def started(children: Children, stage: Stage, urls: Sequence[str]) -> dict[str, 
     for engine in found.values():
         engine.ready(STARTS_WITHIN)
     return found
+
+
+def _tools() -> str:
+    """Where llama.cpp is started from. Raises UsageError where nobody says it."""
+    if not (named := os.environ.get("PLIMSOLL_TOOLS", "")):
+        raise UsageError("PLIMSOLL_TOOLS must name the folder that holds tiny-engine")
+    return named
 
 
 def ours() -> dict[str, str]:
