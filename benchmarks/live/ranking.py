@@ -130,3 +130,8 @@ def holds(live: float, simulated: float) -> bool | None:
         return None
     found = ratio(live, simulated)
     return found is not None and abs(found - 1.0) <= HOLDS
+
+
+def expected(live: P99, simulated: P99) -> bool:
+    """Whether the live P99 lies in the simulated interval: nothing more can be asked of what a few ms decide."""
+    return simulated.low <= live.value <= simulated.high

@@ -22,7 +22,7 @@ from benchmarks.studies.arms import ARMS, Arm
 from plimsoll.policy.document import load
 
 KINDS: Final = (FAIR, NOISY)
-SHAKES: Final = 5  # simulations of one trace: as it is, and a few ms off
+SHAKES: Final = 9  # simulations of one trace: as it is, and a few ms off
 BY_LOAD: Final = next(arm for arm in ARMS if arm.name == "fcfs, least requests")
 """Lets every replica work whenever there is work: by its rules capacity is measured and engines are fitted."""
 Told = Callable[[str], None]
@@ -47,11 +47,15 @@ class Row(Struct, frozen=True):
 
 
 class Session:
-    """`home` keeps results and files; `told` is given a line for each run; `anyway` takes starved runs as well."""
+    """`home` keeps results and files; `told` is given a line for each run; `anyway` takes starved runs as well.
 
-    def __init__(self, stage: Stage, home: Path, told: Told, *, anyway: bool = False) -> None:
+    `shakes` is how often each trace is simulated.
+    """
+
+    def __init__(self, stage: Stage, home: Path, told: Told, *, anyway: bool = False, shakes: int = SHAKES) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.stage, self._home, self._told, self._anyway = stage, home, told, anyway
+        self._shakes = shakes
         self._store = Store(home / f"{stage.name}.jsonl")
         self._urls = free_addresses(stage.replicas)
         self._capacity = capacity_of(stage, load(self._policy(BY_LOAD)))
@@ -65,7 +69,7 @@ class Session:
     def _row(self, arm: Arm, kind: str, seeds: Sequence[int], *, with_live: bool) -> Row:
         plays = [self._play(arm, kind, seed) for seed in seeds]
         theirs = []
-        for shake in range(SHAKES):
+        for shake in range(self._shakes):
             make = partial(shaken, seed=shake) if shake else simulated
             told = [self._kept(f"{self._name(play, arm, kind)}/simulated-{shake}", play, make) for play in plays]
             theirs.append(_p99([times.ttft for times in told]))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from benchmarks.live.ranking import HOLDS, P99, Agreement, agreement, holds, order, ratio
+from benchmarks.live.ranking import HOLDS, P99, Agreement, agreement, expected, holds, order, ratio
 from benchmarks.live.session import Row
 from benchmarks.live.stage import FAIR, NOISY, Stage
 
@@ -70,13 +70,16 @@ def _verdict(rows: Sequence[Row]) -> list[str]:
         return [f"order simulated: {order({row.arm: row.simulated for row in rows if row.kind == NOISY})}"]
     simulated, live = worlds(rows, NOISY)
     found = agreement(simulated, live)
-    held = [holds(row.live.value, row.simulated.value) for row in rows if row.counts and row.live is not None]
+    pairs = [(row.live, row.simulated) for row in rows if row.counts and row.live is not None]
+    held = [holds(ours.value, theirs.value) for ours, theirs in pairs]
+    inside = sum(expected(*pair) for pair in pairs)
     return [
         f"order simulated: {order(simulated)}",
         f"order live:      {order(live)}",
         f"same order: {_same(found)}: of {found.alike + found.tied + len(found.against)} pairs {found.alike} alike,"
         f" {found.tied} tied, {len(found.against)} against{_named(found)}; Spearman {_plain(found.spearman)}",
-        f"simulated P99 within {HOLDS:.0%} live: {held.count(True)} of {len(held) - held.count(None)}"
+        f"simulated P99 within {HOLDS:.0%} live: {held.count(True)} of {len(held) - held.count(None)},"
+        f" live P99 within the simulated interval: {inside} of {len(pairs)}"
         f" ({sum(not row.counts for row in rows)} of {len(rows)} left out: starved machine)",
     ]
 
@@ -114,6 +117,7 @@ def values(rows: Sequence[Row]) -> Mapping[str, Any]:
                 "health": row.health,
                 "live_to_simulated": ratio(row.live.value, row.simulated.value) if row.live else None,
                 "holds": holds(row.live.value, row.simulated.value) if row.live else None,
+                "within_interval": expected(row.live, row.simulated) if row.live else None,
             }
             for row in rows
         ],

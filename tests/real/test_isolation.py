@@ -22,7 +22,7 @@ def test_gold_is_kept_from_its_neighbour_as_the_simulator_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage, told = lasting(EMULATED, DURATION), list[str]()
-    rows = Session(stage, tmp_path, told.append, anyway=True).rows([PLIMSOLL, BY_LOAD], [0])
+    rows = Session(stage, tmp_path, told.append, anyway=True, shakes=3).rows([PLIMSOLL, BY_LOAD], [0])
     table = "\n".join(lines(rows, stage))
     with capsys.disabled():
         sys.stdout.write(f"\n{table}\n")
