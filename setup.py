@@ -34,7 +34,7 @@ SIM = (
 GATEWAY = (
     "answer attempts auth carrier channel checking clock connection cors driver enginehead exchange flight hands "
     "headers hedging hinting intake labels openai origin patches patience prompts reader reading routes siderequest "
-    "sockets stream twohop upstream usage"
+    "sockets stream tokenizing twohop upstream usage"
 )
 HOT = [
     *(f"plimsoll/governor/{name}.py" for name in GOVERNOR.split()),

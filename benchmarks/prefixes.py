@@ -30,7 +30,7 @@ from plimsoll.gateway.clock import wall_clock
 from plimsoll.gateway.kvindex import EngineBlocks, Holdings
 from plimsoll.gateway.kvpool import PoolCaches
 from plimsoll.gateway.kvwire import Stored
-from plimsoll.gateway.tokenizing import read_tokens
+from plimsoll.gateway.tokenids import read_tokens
 from plimsoll.policy.beside import ExactPrefixes
 from plimsoll.policy.policy import Policy, Pool, Tenant, Tier
 from plimsoll.requestlog.record import Record

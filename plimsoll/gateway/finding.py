@@ -20,7 +20,8 @@ from plimsoll.gateway.kvpool import Match, PoolCaches
 from plimsoll.gateway.matching import Cancel, Found
 from plimsoll.gateway.openai import Body
 from plimsoll.gateway.origin import Origin, Upstreams
-from plimsoll.gateway.tokenizing import Question, Tokens
+from plimsoll.gateway.tokenids import Tokens
+from plimsoll.gateway.tokenizing import Question
 from plimsoll.governor.events import Endpoint, RequestArrived
 from plimsoll.governor.matched import Matched
 from plimsoll.policy.policy import Policy, Pool

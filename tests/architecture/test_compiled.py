@@ -53,3 +53,29 @@ def test_what_is_compiled_needs_no_more_than_the_build_requires() -> None:
                     chain.append(why[chain[-1]])
                 raise AssertionError(f"{name}, which the build lacks, is seen by way of {' < '.join(chain)}")
     assert len(why) > len(hot())
+
+
+def bases_from(path: Path, compiled: set[str]) -> Iterator[str]:
+    """Classes of a module whose base is imported from one that is compiled; protocols are never made."""
+    tree = ast.parse(path.read_text())
+    source = {
+        alias.asname or alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and "Protocol" not in [ast.unparse(base) for base in node.bases]:
+            for base in node.bases:
+                if isinstance(base, ast.Name) and source.get(base.id) in compiled:
+                    yield f"{path.relative_to(ROOT)}: {node.name}({base.id})"
+
+
+def test_nothing_plain_inherits_from_what_is_compiled() -> None:
+    """Compiled classes cannot be inherited from by others: such a heir raises when it is made, and only in a wheel."""
+    compiled = {path.removesuffix(".py").replace("/", ".") for path in hot()}
+    plain = [path for path in (ROOT / "plimsoll").rglob("*.py") if str(path.relative_to(ROOT)) not in hot()]
+    assert len(plain) > 100
+    assert [heir for path in plain for heir in bases_from(path, compiled)] == []
+    source = ROOT / "plimsoll" / "gateway" / "tokenizing.py"
+    assert list(bases_from(source, compiled)) == ["plimsoll/gateway/tokenizing.py: Question(SideRequest)"]

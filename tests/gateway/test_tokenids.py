@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from plimsoll.gateway.tokenizing import MOST_ANSWER, read_tokens
+from plimsoll.gateway.tokenids import MOST_ANSWER, read_tokens
 
 
 def answer(*tokens: int, **more: object) -> bytes:
