@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from plimsoll.analytics.forecast import Pause, Step
-from plimsoll.policy.policy import BudgetRules
+from plimsoll.policy.budget import BudgetRules
 
 
 class Ahead(NamedTuple):

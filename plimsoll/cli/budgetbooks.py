@@ -14,8 +14,8 @@ from plimsoll.cli.logwindow import data_directory
 from plimsoll.errors import DataDirectoryBusy, UsageError
 from plimsoll.ledger.assessment import Row
 from plimsoll.ledger.decided import Decided
+from plimsoll.policy.budget import BudgetRules
 from plimsoll.policy.objective import RUN
-from plimsoll.policy.policy import BudgetRules
 from plimsoll.slo.budget import HourCount
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.inbox import Inbox

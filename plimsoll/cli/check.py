@@ -15,7 +15,7 @@ from plimsoll.errors import Fault, ProfileError
 from plimsoll.policy.document import Examination, examine, read
 from plimsoll.policy.objective import Objective, Origin, Sli
 from plimsoll.policy.plugins import OnError, Plugin
-from plimsoll.policy.policy import Policy, Pool, Tier
+from plimsoll.policy.policy import Limits, Policy, Pool, Tier
 from plimsoll.units import format_count, format_duration, format_ratio, format_tokens
 
 
@@ -81,14 +81,23 @@ def promises(policy: Policy) -> list[str]:
     lines += [_plugin_line(plugin) for plugin in policy.plugins]
     lines += [_pool_line(pool) for pool in policy.pools]
     for tenant in policy.tenants:
-        limits = {name: getattr(tenant.limits, name) for name in tenant.limits.__struct_fields__}
-        told = [
-            f"{name.replace('_', ' ')} {format_count(limit)}" for name, limit in limits.items() if limit is not None
-        ]
+        told = _limits(tenant.limits)
         lines.append(
             f"tenant {tenant.name} ({tenant.tier}): {_num(len(tenant.keys), 'key')}, {', '.join(told) or 'no limits'}"
         )
     return lines
+
+
+def _limits(limits: Limits) -> list[str]:
+    told = []
+    for name in ("concurrency", "requests_per_minute", "tokens_per_minute", "queue"):
+        limit = getattr(limits, name)
+        if limit is not None:
+            told.append(f"{name.replace('_', ' ')} {format_count(limit)}")
+    if limits.adapt is not None:
+        span = f"{format_ratio(limits.adapt.floor)} to {format_ratio(limits.adapt.burst)}"
+        told.append(f"adapting from {span} of its tokens")
+    return told
 
 
 def promise(objective: Objective) -> str:

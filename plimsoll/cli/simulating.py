@@ -14,6 +14,7 @@ from plimsoll.errors import UsageError
 from plimsoll.governor import recording
 from plimsoll.governor.decisions import Settle
 from plimsoll.governor.events import ReplicaReport, ReplicasReported
+from plimsoll.governor.snapshot import RuleState, rule_states
 from plimsoll.policy import document
 from plimsoll.policy.policy import Policy
 from plimsoll.policy.presets import preset
@@ -135,7 +136,11 @@ class _Running:
         self._states += self._windows.add(told.at, told.reports)
 
     def _notes(self) -> tuple[str, ...]:
-        """What was asked of engines that none of them could do."""
+        """What was asked of engines that none of them could do, and rules of other packages that failed."""
+        rules = rule_states(self._simulation.governor.register)
+        return (*self._too_long_note(), *[_rule_note(rule) for rule in rules if rule.num_faults])
+
+    def _too_long_note(self) -> tuple[str, ...]:
         if not self._too_long:
             return ()
         return (
@@ -247,6 +252,13 @@ class _Looks:
         return ReplicaSummary(
             replica.name, counts.num_steps, counts.num_preemptions, hits, pool, busy, kv, running, waiting, beyond
         )
+
+
+def _rule_note(rule: RuleState) -> str:
+    return (
+        f"the {rule.kind} {rule.name!r} of another package failed {rule.num_faults:,} times (last: {rule.last_fault}); "
+        "our own stood in for it."
+    )
 
 
 def never() -> bool:

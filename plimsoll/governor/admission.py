@@ -40,7 +40,7 @@ class Lending:
         self.width = max(max(waits, default=5.0) / 32.0, 0.01)  # s a time bucket
         self.num_buckets = [int(wait / self.width) for wait in waits]  # a lender's wait, rounded down
         self.by_wait = sorted(range(len(waits)), key=self.num_buckets.__getitem__)
-        self.closed = [False] * len(waits)  # by lane: a spent budget there forbids to lend on time
+        self.closed = [False] * len(waits)  # by lane: a budget there forbids to lend on time
         # Seconds that a unit of work stays booked: observed, before that a full engine's step, else not known.
         self.held = Histogram(20, 1000)
         self.held_bound = self.held.follow(9, 10)

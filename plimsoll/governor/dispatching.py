@@ -92,7 +92,7 @@ class Dispatcher:
             if replica is None:
                 break
             self.fill(pool, replica, at)
-            if request.state != QUEUED or not is_kept(pool, replica):
+            if request.state != QUEUED or not is_kept(pool, replica, at):
                 break  # it is not its turn, and would be no more so elsewhere
             request.tried |= replica.bit
         request.tried = tried

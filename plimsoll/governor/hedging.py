@@ -88,7 +88,7 @@ class Hedging:
 
     def _hedge(self, pool: Pool, request: Request, at: float) -> None:
         hedges = pool.hedges
-        if hedges is None or request.account.spent or pool.num_waiting or not pool.open or holds(pool, at):
+        if hedges is None or not request.account.may_hedge or pool.num_waiting or not pool.open or holds(pool, at):
             return
         cost = charge_for(request, 0)
         if cost > hedges.credit:

@@ -9,6 +9,11 @@ from plimsoll.governor.request import Request
 from plimsoll.governor.routing import open_to
 
 
+def was_passed_enough(pool: Pool, head: Request, at: float) -> bool:
+    """Whether nobody may pass it any more: so many did, or it has been waiting for so long."""
+    return head.bypassed >= pool.bypasses or at - head.came_at >= pool.bypass_for
+
+
 def keeps_room(pool: Pool, replica: Replica, head: Request, at: float) -> bool:
     """Whether that replica keeps its room for the head. Chosen once: a later choice would start the wait anew."""
     kept = head.kept_index
@@ -17,11 +22,11 @@ def keeps_room(pool: Pool, replica: Replica, head: Request, at: float) -> bool:
     return kept == replica.index
 
 
-def is_kept(pool: Pool, replica: Replica) -> bool:
+def is_kept(pool: Pool, replica: Replica, at: float) -> bool:
     """Whether that replica keeps its room for a head."""
     for lane in pool.lanes:
         head = lane.head() if lane.num else None
-        if head is not None and head.kept_index == replica.index and head.bypassed >= pool.bypasses:
+        if head is not None and head.kept_index == replica.index and was_passed_enough(pool, head, at):
             return True
     return False
 

@@ -13,6 +13,7 @@ from plimsoll.governor.events import RequestArrived
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.matrix import place
 from plimsoll.governor.pathplaces import classes_step, drafts_step, plugins_step
+from plimsoll.governor.pathturns import budget_step, hedge_step, turn_step
 from plimsoll.governor.placing import degrade, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
@@ -108,8 +109,11 @@ def look(register: Register, request: Request, at: float) -> Seen:
     reserve(pool, request)
     _look_at_reservation(pool, request, seen)
     _look_at_limits(request, seen)
-    _look_at_budget(register, pool, request, seen)
+    seen.note(*budget_step(register, request))
     _look_at_queue(register, pool, request, at, seen)
+    seen.note(*turn_step(register, pool, request))
+    if (hedge := hedge_step(pool, request)) is not None:
+        seen.note(*hedge)
     seen.replicas = tuple([_view(pool, replica, request, at) for replica in pool.replicas if not replica.leaving])
     return seen
 
@@ -199,18 +203,6 @@ def _look_at_limits(request: Request, seen: Seen) -> None:
     if account.max_waiting >= 0:
         told.append(f"{account.num_waiting} of {account.max_waiting} waiting")
     seen.note("limits", "looked at" if told else "none", "; ".join(told) or "the tenant has no limits of its own")
-
-
-def _look_at_budget(register: Register, pool: Pool, request: Request, seen: Seen) -> None:
-    account = request.account
-    if account.spent:
-        names = ", ".join([state.objective for state in account.budgets.values() if state.degrade or state.exhausted])
-        why = f"spent: {names}; its tier's idle floor is not lent on time, and nothing is oversubscribed"
-        seen.note("budget", "closes risky choices", why)
-    elif any(each.spent and each.known for each in register.accounts.values()):
-        seen.note("budget", "whole", "another tenant's is spent: nothing is oversubscribed")
-    else:
-        seen.note("budget", "whole" if account.budgets else "not reported", "risky choices are open")
 
 
 def _look_at_queue(register: Register, pool: Pool, request: Request, at: float, seen: Seen) -> None:

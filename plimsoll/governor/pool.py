@@ -1,5 +1,7 @@
 """One pool at work: its replicas, its lanes of waiting requests, and what was learnt of it."""
 
+from math import inf
+
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime, unloaded_ttft
 from plimsoll.governor.adapters import UNKNOWN_SLOTS, LoadedAdapters
@@ -75,6 +77,7 @@ class Pool:
         self.order_rule: Rule | None = None  # another package's …
         self.routing_rule: Rule | None = None
         self.bypasses = 0
+        self.bypass_for = inf  # s
         self.strict = False
         self.saturation_limit = 1.0
         self.by_reports = False  # it is judged by what replicas say
@@ -102,7 +105,7 @@ class Pool:
         self._one_at_a_time = False
         self.routing = str(rules.routing)
         self.routing_rule, self.order_rule = others.routing, others.order
-        self.bypasses = rules.bypasses
+        self.bypasses, self.bypass_for = rules.bypasses, rules.bypass_for
         self.engine_priority = policy.engine_priority
         self._hedge_by(rules.hedging)
         self.strict = rules.strict
@@ -132,10 +135,10 @@ class Pool:
         self._size_prefixes()
         self._bound_prompts()
 
-    def close_risks(self, spent: list[bool]) -> None:
-        """By tier in order of rank, whether a tenant's budget is spent there."""
-        self.lending.closed = spent if len(spent) == len(self.lanes) else [any(spent)] * len(self.lanes)
-        self.oversubscription.closed = any(spent)
+    def close_risks(self, keeps: list[bool], *, oversubscribes: bool) -> None:
+        """By tier in order of rank, whether a tenant's budget forbids to lend its floor on time."""
+        self.lending.closed = keeps if len(keeps) == len(self.lanes) else [any(keeps)] * len(self.lanes)
+        self.oversubscription.closed = not oversubscribes
         for replica in self.replicas:
             self.oversubscription.put(replica)
 

@@ -9,6 +9,7 @@ keeps a bound; and one may be passed `bypasses` times, so that nobody waits for 
 from typing import Final
 
 from plimsoll.governor.admission import NO, fits
+from plimsoll.governor.keeping import was_passed_enough
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.queueing import charge_for
 from plimsoll.governor.replicas import Replica
@@ -22,7 +23,7 @@ _E2E: Final = Sli.E2E
 
 def preferred(pool: Pool, replica: Replica, head: Request, right: int, at: float) -> Request:
     """Who goes there: the head, which might by that right, or one whom the order prefers, by no weaker right."""
-    if head.bypassed >= pool.bypasses:
+    if was_passed_enough(pool, head, at):
         return head
     lane = pool.lanes[head.lane]
     best = head

@@ -1,6 +1,7 @@
 """The policy in force as the governor works with it: tenants, tiers and pools by name, with their running state."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.fronts import Fronts
@@ -15,8 +16,13 @@ from plimsoll.governor.shown import PoolPace
 from plimsoll.governor.speculating import Acceptance
 from plimsoll.governor.tenants import Account
 from plimsoll.governor.tiers import TierQueue
+from plimsoll.policy.budget import Risk
 from plimsoll.policy.matrix import in_order
 from plimsoll.policy.policy import Policy, Tenant, Tier
+
+_OVERSUBSCRIPTION: Final = Risk.OVERSUBSCRIPTION.value
+_LENDING: Final = Risk.LENDING.value
+_HEDGING: Final = Risk.HEDGING.value
 
 
 class Register:
@@ -128,10 +134,19 @@ class Register:
         return self.demoted(lane) if request.account.demoted else lane
 
     def close_risks(self) -> None:
-        """A spent budget closes risky choices until it is whole: oversubscription, and lending of its tier's floor."""
-        spent = {account.tenant.tier for account in self.accounts.values() if account.spent and account.known}
+        """Budgets close risky choices, and open them again, as the policy says: oversubscription, lending of their
+        tier's floor, second replicas."""
+        rules = self.policy.budget
+        keeps, oversubscribes = set(), True
+        for account in self.accounts.values():
+            spent, healthy = account.spent, account.healthy
+            account.may_hedge = not rules.closes(_HEDGING, spent=spent, healthy=healthy)
+            if account.known and rules.closes(_LENDING, spent=spent, healthy=healthy):
+                keeps.add(account.tenant.tier)
+            if account.known and rules.closes(_OVERSUBSCRIPTION, spent=spent, healthy=healthy):
+                oversubscribes = False
         for pool in self.pools:
-            pool.close_risks([tier.name in spent for tier in self.ranked])
+            pool.close_risks([tier.name in keeps for tier in self.ranked], oversubscribes=oversubscribes)
 
     def _take_waiting(self) -> list[Request]:
         found = [request for pool in self.pools for lane in pool.lanes for request in lane.waiting()]

@@ -168,9 +168,14 @@ def take(register: Register, *, draining: bool, at: float, with_accounts: bool) 
         tuple([_pool(register, pool, at) for pool in pools]),
         tuple([queue for pool in pools for queue in _queues(pool)]),
         tuple([_counts(counts) for account in accounts for counts in account.counts.values()]),
-        tuple([RuleState(rule.kind, rule.name, rule.num_faults, rule.last_fault) for rule in register.rules.all()]),
+        rule_states(register),
         tuple([_tenant(register, account, at) for account in accounts if account.known]),
     )
+
+
+def rule_states(register: Register) -> tuple[RuleState, ...]:
+    """Rules of other packages in force."""
+    return tuple([RuleState(rule.kind, rule.name, rule.num_faults, rule.last_fault) for rule in register.rules.all()])
 
 
 _SHOWN = frozenset({QUEUED, DISPATCHED, STREAMING, COMPLETED})

@@ -110,6 +110,7 @@ class Account:
         self.level = 0  # of the ladder, for what is not critical of it
         self.spent = False  # an error budget of its calls for action
         self.healthy = False  # one of them is known to be healthy, and none to be less
+        self.may_hedge = True  # as far as its budget goes
         self.known = False  # the policy names it
         self.max_open = -1  # its limits at hand; -1: none
         self.max_waiting = -1

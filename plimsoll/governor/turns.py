@@ -13,7 +13,7 @@ kept where it will soonest fit. A head that this replica has failed already is n
 from typing import Final
 
 from plimsoll.governor.admission import LENT, NO, OWN_FLOOR, fits, waits_for_computation
-from plimsoll.governor.keeping import keeps_room
+from plimsoll.governor.keeping import keeps_room, was_passed_enough
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.preferring import preferred
 from plimsoll.governor.queueing import charge_for
@@ -47,7 +47,7 @@ def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, R
             if right != NO:
                 return _chosen(pool, replica, head, right, passed, at)
             if not waits_for_computation(replica, head, pool.lending, at):  # else no room kept would let it go sooner
-                if head.bypassed >= pool.bypasses and keeps_room(pool, replica, head, at):
+                if was_passed_enough(pool, head, at) and keeps_room(pool, replica, head, at):
                     return None, _POOL_FULL
                 passed.append(head)
         smaller = _smaller(pool, replica, head, at)

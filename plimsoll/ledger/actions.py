@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from plimsoll.policy.policy import BudgetRules
+from plimsoll.policy.budget import BudgetRules
 from plimsoll.slo.budget import BudgetHealth
 
 UNKNOWN: Final = frozenset(

@@ -19,7 +19,7 @@ from plimsoll.ledger.figures import Figures, History, Month, plan_of
 from plimsoll.ledger.pool import Loan, Member, draws, totals
 from plimsoll.ledger.pool import plan as lending
 from plimsoll.ledger.promise import Promised, Promises
-from plimsoll.policy.policy import BudgetRules
+from plimsoll.policy.budget import BudgetRules
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.burnrate import burn_rate
 

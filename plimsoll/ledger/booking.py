@@ -11,7 +11,7 @@ from typing import Final
 
 from plimsoll.ledger.accounts import BUCKET
 from plimsoll.ledger.entry import Entry, EntryKind
-from plimsoll.policy.policy import ExceptionWindow
+from plimsoll.policy.budget import ExceptionWindow
 from plimsoll.slo.budget import period_bounds, period_of
 
 GRACE: Final = 86_400.0

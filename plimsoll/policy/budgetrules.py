@@ -1,19 +1,14 @@
 """Reads `budget`: when the service acts on spent budget, how it is lent and exchanged, and what it does not count."""
 
 from datetime import datetime
+from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from plimsoll.policy.budget import BudgetRules, ExceptionKind, ExceptionWindow, Risk
 from plimsoll.policy.knownchange import KnownChange
-from plimsoll.policy.policy import (
-    BudgetRules,
-    ExceptionKind,
-    ExceptionWindow,
-    Service,
-    Tenant,
-    Tier,
-)
+from plimsoll.policy.policy import Service, Tenant, Tier
 from plimsoll.policy.section import Section
 
 _BUDGET: Final = BudgetRules()  # its defaults
@@ -34,6 +29,8 @@ def read_budget(top: Section, service: Service, tiers: tuple[Tier, ...], tenants
         borrow_cap=section.ratio("borrow_cap", _BUDGET.borrow_cap, most=10),
         exchange_cap=section.ratio("exchange_cap", _BUDGET.exchange_cap, most=10),
         demotion_floor=_read_floor(section, tiers),
+        spent_forbids=_read_risks(section, "spent_forbids", _BUDGET.spent_forbids),
+        healthy_allows=_read_risks(section, "healthy_allows", _BUDGET.healthy_allows),
         exceptions=tuple(
             [
                 window
@@ -55,6 +52,21 @@ def read_budget(top: Section, service: Service, tiers: tuple[Tier, ...], tenants
     if rules.hysteresis >= rules.warn_at:
         section.fault("hysteresis", "must be below warn_at: a warning could never end")
     return rules
+
+
+def _read_risks(section: Section, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    found: list[str] = []
+    words = [risk.value for risk in Risk]
+    for name, line in section.texts(key):
+        if name not in words:
+            near = get_close_matches(name, words, n=1)
+            hint = f"nearest: {near[0]}" if near else ""
+            section.faults.add(section.at(key), line, f"{name!r} is none of {', '.join(words)}", hint)
+        elif name in found:
+            section.faults.add(section.at(key), line, f"{name} is given twice")
+        else:
+            found.append(name)
+    return tuple(found) if section.has(key) else default
 
 
 def _read_floor(section: Section, tiers: tuple[Tier, ...]) -> str | None:

@@ -155,6 +155,7 @@ def _read_scheduling(top: Section, pools: tuple[Pool, ...]) -> Scheduling:
         oversubscription=section.ratio("oversubscription", _SCHEDULING.oversubscription),
         preemption_risk=section.ratio("preemption_risk", _SCHEDULING.preemption_risk, most=Fraction(1, 2)),
         bypasses=section.whole("bypasses", _SCHEDULING.bypasses, least=0, most=1_000_000),
+        bypass_for=section.duration("bypass_for", _SCHEDULING.bypass_for, zero=True),
         saturation_limit=section.ratio("saturation_limit", _SCHEDULING.saturation_limit, above=Fraction(0), most=2),
         saturation=section.choice("saturation", SaturationRule, _SCHEDULING.saturation),
         late=section.choice("late", Late, _SCHEDULING.late),
@@ -180,7 +181,7 @@ def _read_rule(section: Section, key: str, own: type[StrEnum] | None, default: s
     try:
         extensions.load(key, name)
     except UsageError as error:
-        near = get_close_matches(name, words + extensions.known(key), n=1)
+        near = get_close_matches(name, [each for each in words + extensions.known(key) if each != name], n=1)
         ours = f"{name!r} is none of {', '.join(words)}, and " if words else ""
         section.fault(key, ours + str(error), f"nearest: {near[0]}" if near else "")
         return default

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from plimsoll.policy.alerts import AlertRules
 from plimsoll.policy.beside import EngineTls, ExactPrefixes, Exporters
-from plimsoll.policy.knownchange import KnownChange
+from plimsoll.policy.budget import BudgetRules
 from plimsoll.policy.matrix import TARGET, TierClasses
 from plimsoll.policy.objective import Objective, RunObjective
 from plimsoll.policy.plugins import Plugin
@@ -142,36 +142,6 @@ class Pool(Struct, frozen=True):
         return f"{self.profile} {self.overrides}" if self.profile and self.overrides else self.profile or ""
 
 
-class ExceptionKind(StrEnum):
-    """Planned changes that eat nobody's budget."""
-
-    MODEL_UPGRADE = "model_upgrade"
-    PLANNED_MOVE = "planned_move"  # between regions, or to greener power
-
-
-class ExceptionWindow(Struct, frozen=True):
-    """Requests that arrive in [from_at, until_at) neither grant nor spend: what breaks is booked on another account."""
-
-    kind: ExceptionKind
-    from_at: float  # UTC epoch s
-    until_at: float
-    tenants: tuple[str, ...] = ()  # (): all
-
-
-class BudgetRules(Struct, frozen=True):
-    """At which shares of the planned grant the service acts, and how budget is lent and exchanged."""
-
-    warn_at: Fraction = Fraction(4, 5)
-    degrade_at: Fraction = Fraction(19, 20)
-    hysteresis: Fraction = Fraction(1, 50)  # of the planned grant: a state is left that far below where it is entered
-    dry_run: bool = False  # states are told and kept on record, nothing is done
-    borrow_cap: Fraction = Fraction(1, 2)  # of the borrower's own grant to date
-    exchange_cap: Fraction = Fraction(1, 2)  # of the tenant's base concurrency
-    demotion_floor: str | None = None  # the lowest tier in whose turn a demoted tenant waits; None: the lowest of all
-    exceptions: tuple[ExceptionWindow, ...] = ()
-    changes: tuple[KnownChange, ...] = ()
-
-
 class Trigger(Struct, frozen=True):
     """When degradation steps up: a quantile above a threshold for a time, or a pool that full for as long."""
 
@@ -229,7 +199,8 @@ class Scheduling(Struct, frozen=True):
     output_quantile: Fraction = Fraction(9, 10)
     oversubscription: Fraction = Fraction(0)
     preemption_risk: Fraction = Fraction(0)  # oversubscribe up to this probability of a full engine; 0: by the ratio
-    bypasses: int = 16  # smaller requests that may pass a waiting larger one
+    bypasses: int = 16  # smaller requests that may pass a waiting larger one …
+    bypass_for: float = inf  # s, and since its arrival no longer than that
     saturation_limit: Fraction = Fraction(1)  # pool saturation at which dispatch holds
     saturation: SaturationRule = SaturationRule.RESERVED
     late: Late = Late.LAST

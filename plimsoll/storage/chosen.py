@@ -5,7 +5,7 @@ from typing import Final
 
 from plimsoll.analytics.gathering import Window
 from plimsoll.analytics.tally import NOT_WAITING
-from plimsoll.policy.policy import ExceptionWindow
+from plimsoll.policy.budget import ExceptionWindow
 from plimsoll.slo.outcome import Outcome
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 
 from plimsoll.errors import StorageError, UsageError
-from plimsoll.policy.policy import ExceptionWindow
+from plimsoll.policy.budget import ExceptionWindow
 from plimsoll.slo.budget import HourCount
 from plimsoll.storage.chosen import excepted, quoted
 from plimsoll.storage.query import connect

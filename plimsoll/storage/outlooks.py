@@ -12,7 +12,7 @@ from plimsoll.analytics.knownchanges import NOTHING_KNOWN, Ahead, known_ahead
 from plimsoll.ledger.accounts import Owner
 from plimsoll.ledger.assessment import NO_HISTORY, Outlook, Row
 from plimsoll.ledger.figures import History
-from plimsoll.policy.policy import BudgetRules
+from plimsoll.policy.budget import BudgetRules
 from plimsoll.slo.budget import period_bounds
 
 AT_ONCE: Final = 5.0

@@ -32,6 +32,14 @@ def test_plugins_and_classes_are_told(tmp_path: Path, inside: Inside) -> None:
     assert "on 1 replica of vllm, any prompt, class fast" in told
 
 
+def test_limits_are_told(tmp_path: Path, inside: Inside) -> None:
+    path = tmp_path / "policy.yaml"
+    limits = "limits: {concurrency: 64, tokens_per_minute: 400k, adapt: {floor: 40%, burst: 150%}}"
+    path.write_text(SMALL.replace("tier: gold, ", f"tier: gold, {limits}, "))
+    told = inside("check", str(path)).stdout
+    assert "concurrency 64, tokens per minute 400k, adapting from 40% to 150% of its tokens" in told
+
+
 def test_faults_exit_with_1_and_are_all_shown(tmp_path: Path, inside: Inside) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(TEN_MISTAKES)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from plimsoll.storage.chronicle import Wanted, chronicle
 from plimsoll.storage.datadir import DataDirectory
 from plimsoll.storage.ledger import LedgerDatabase
 from plimsoll.storage.query import records
+from tests.governor.test_rules import broken
 
 POLICY = """
 plimsoll: 1
@@ -264,3 +266,11 @@ def test_budgets_are_assessed_each_simulated_minute_and_the_books_agree(files: P
     paths = DataDirectory(home)
     with LedgerDatabase(paths.ledger) as books:
         assert audit(paths, books).findings == ()
+
+
+def test_rules_of_other_packages_that_fail_are_told(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(files, "routings", "raising_rule", "class Rule:\n    def cost(self, *_):\n        raise ValueError('no')\n")
+    monkeypatch.syspath_prepend(files)
+    (files / "policy.yaml").write_text(POLICY + "scheduling: {routing: raising_rule}\n")
+    (note,) = run_task(Task(files / "policy.yaml", files / "w.yaml", "", 5.0, 1, None), quiet, never).notes
+    assert re.match(r"the routing 'raising_rule' of another package failed \d+ times \(last: ValueError: no\)", note)

@@ -2,8 +2,11 @@
 
 from fractions import Fraction
 
+from msgspec.structs import replace
+
 from plimsoll.governor.decisions import Decision, Dispatch, Reject
 from plimsoll.governor.events import BudgetsReported, BudgetState, Standing
+from plimsoll.policy.budget import BudgetRules
 from plimsoll.policy.policy import Limits, Scheduling, Tenant, Tier
 from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.outcome import Reason
@@ -17,9 +20,10 @@ TIERS = (
 TENANTS = (Tenant("ada", "gold", limits=Limits(concurrency=2)), Tenant("cyd", "silver"), Tenant("eve", "silver"))
 
 
-def service_of(**rules: Fraction) -> Service:
-    scheduling = Scheduling(oversubscription=rules.get("oversubscription", Fraction(0)))
-    return Service(policy_of(tiers=TIERS, tenants=TENANTS, num_replicas=1, scheduling=scheduling), kv_blocks=100)
+def service_of(oversubscription: Fraction = Fraction(0), **risks: tuple[str, ...]) -> Service:
+    scheduling = Scheduling(oversubscription=oversubscription)
+    policy = policy_of(tiers=TIERS, tenants=TENANTS, num_replicas=1, scheduling=scheduling)
+    return Service(replace(policy, budget=replace(BudgetRules(), **risks)), kv_blocks=100)
 
 
 def tell(service: Service, at: float, *of: BudgetState, standings: tuple[Standing, ...] = ()) -> list[Decision]:
@@ -86,6 +90,31 @@ def test_a_spent_budget_closes_oversubscription_and_a_whole_one_opens_it() -> No
     assert limits == [150, 100, 100, 150]
     assert fits(4) > 0
     clear(5)
+
+
+def limit_of(service: Service) -> int:
+    return service.governor.pools()[0].replicas[0].limit
+
+
+def test_the_policy_says_what_a_spent_budget_forbids() -> None:
+    service = service_of(oversubscription=Fraction(1, 2), spent_forbids=("lending",))
+    tell(service, 1, spent("ada"))
+    assert limit_of(service) == 150
+    assert service.governor.pools()[0].lending.closed[:2] == [True, False]
+    service = service_of(oversubscription=Fraction(1, 2), spent_forbids=())
+    tell(service, 1, spent("ada"))
+    assert service.governor.pools()[0].lending.closed[:2] == [False, False]
+
+
+def test_what_a_healthy_budget_allows_is_closed_until_all_are_known_to_be_so() -> None:
+    service = service_of(oversubscription=Fraction(1, 2), healthy_allows=("oversubscription",))
+    limits = [limit_of(service)]
+    states = {name: BudgetState(name, "ttft", 0.1, health=BudgetHealth.HEALTHY) for name in ("ada", "cyd", "eve")}
+    for told in ({}, {"ada": states["ada"]}, states, states | {"eve": BudgetState("eve", "ttft", 0.85)}, states):
+        tell(service, 1 + len(limits), *told.values())
+        limits.append(limit_of(service))
+    assert limits == [100, 100, 100, 150, 100, 150]
+    assert service.governor.pools()[0].lending.closed[:2] == [False, False], "what the policy does not name stays open"
 
 
 def test_the_floor_of_a_spent_tenants_tier_is_not_lent_on_promise() -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from plimsoll.errors import IllegalTransition
 from plimsoll.governor.decisions import Decision, Dispatch, Fail, WakeAt
@@ -16,7 +17,9 @@ from plimsoll.governor.events import (
     TimerFired,
 )
 from plimsoll.governor.snapshot import PoolState
+from plimsoll.policy.budget import BudgetRules
 from plimsoll.policy.policy import Hedging, Scheduling, Tenant
+from plimsoll.slo.budget import BudgetHealth
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.outcome import Outcome, Reason
 from tests.governor.service import Service, all_of, only, row
@@ -26,11 +29,18 @@ NORMAL = 0.1  # s to a first token
 LATE = 1.0
 
 
-def service_of(*, beyond: Fraction = Fraction(19, 20), num_replicas: int = 3, kv_blocks: int = 1000) -> Service:
+def service_of(
+    *,
+    beyond: Fraction = Fraction(19, 20),
+    num_replicas: int = 3,
+    kv_blocks: int = 1000,
+    budget: BudgetRules = BudgetRules(),  # noqa: B008 - a frozen value
+) -> Service:
     """120 requests have shown their first token after 0.1 s; the budget covers six like them."""
     rules = Scheduling(hedging=Hedging(beyond=beyond))
     tenants = (Tenant("ada", "gold"), Tenant("dan", "bronze"))
-    service = Service(policy_of(tenants=tenants, num_replicas=num_replicas, scheduling=rules), kv_blocks=kv_blocks)
+    policy = replace(policy_of(tenants=tenants, num_replicas=num_replicas, scheduling=rules), budget=budget)
+    service = Service(policy, kv_blocks=kv_blocks)
     for num in range(120):
         at = 1 + num / 4
         service.ask(at)
@@ -145,6 +155,18 @@ def test_hedges_cost_no_more_than_their_budget() -> None:
         service.first(at + 2.0, service.num)
         service.done(at + 2.1, service.num, output=160, began=at + 2.0)
     assert num // 25 <= state(service).hedges <= num // 20 + 4
+
+
+def test_the_policy_says_whether_a_budget_closes_hedges() -> None:
+    for rules, states, hedged in (
+        (BudgetRules(spent_forbids=("lending",)), [BudgetState("ada", "ttft", 1.1, exhausted=True)], True),
+        (BudgetRules(healthy_allows=("hedging",)), [], False),
+        (BudgetRules(healthy_allows=("hedging",)), [BudgetState("ada", "t", 0.1, health=BudgetHealth.HEALTHY)], True),
+    ):
+        service = service_of(budget=rules)
+        service.governor.handle(BudgetsReported(START + 90, tuple(states)))
+        service.ask(100.0)
+        assert bool(all_of(Dispatch, timer(service, 101.0))) is hedged
 
 
 def test_no_hedge_while_the_budget_is_spent_somebody_waits_or_no_replica_is_left() -> None:

@@ -13,9 +13,11 @@ from plimsoll.governor.governor import Governor
 from plimsoll.governor.pathway import Path, path
 from plimsoll.governor.restoring import restore
 from plimsoll.governor.snapshot import Snapshot
-from plimsoll.policy.policy import Limits, Policy, Pool, RoutingRule, Scheduling, Tenant
+from plimsoll.policy.budget import BudgetRules
+from plimsoll.policy.policy import Hedging, Limits, Order, Policy, Pool, RoutingRule, Scheduling, Tenant
+from plimsoll.policy.schedulingrules import RequestClass
 from plimsoll.slo.outcome import Reason
-from tests.governor.service import Service
+from tests.governor.service import Service, only
 from tests.laws.histories import START, policy_of
 from tests.laws.test_every_rule import policy_under
 
@@ -160,3 +162,47 @@ def test_what_a_snapshot_is_enough_for_agrees_with_the_live_governor(seed: int) 
 def _with_slots(policy: Policy, slots: int) -> Policy:
     (pool,) = policy.pools
     return msgspec.structs.replace(policy, pools=(msgspec.structs.replace(pool, max_concurrency=slots),))
+
+
+def told_of(scheduling: Scheduling, budget: BudgetRules | None = None, **more: object) -> dict[str, str]:
+    policy = msgspec.structs.replace(policy_of(tenants=TENANTS, scheduling=scheduling), budget=budget or BudgetRules())
+    service = Service(policy)
+    return answers(path(service.governor, asked(**more)))  # type: ignore[arg-type]
+
+
+def test_it_tells_by_which_order_and_as_what_a_request_would_wait() -> None:
+    classes = (RequestClass("log", ("log",), Fraction(1, 2), 5.0, True),)
+    rules = Scheduling(order=Order.EDF, classes=classes, bypasses=3, bypass_for=20.0)
+    turn = told_of(rules, cause="log", criticality="critical")["turn"]
+    log = "edf: class log of its tenant's turns, weight 0.5, half of it after each 5s of pressure; critical"
+    assert turn.startswith(log)
+    assert "gives its place in a full queue" in turn
+    assert turn.endswith("may be passed 3 times, for 20s at most")
+    plain = told_of(Scheduling(), criticality="default")["turn"]
+    assert plain.startswith("fair: in an overload that lasts")
+    assert plain.endswith("may be passed 16 times")
+    assert "hedging" not in told_of(Scheduling())
+
+
+def test_it_tells_whether_it_would_be_hedged() -> None:
+    service = Service(policy_of(tenants=TENANTS, num_replicas=2, scheduling=Scheduling(hedging=Hedging())))
+    assert answers(path(service.governor, asked(4, streaming=False)))["hedging"].startswith("no: only streams")
+    assert answers(path(service.governor, asked(4.1, request_id=77_778)))["hedging"].startswith("not yet: too few")
+    for num in range(120):
+        sent = only(Dispatch, service.ask(5 + num, "dan", prompt=16, output=16))
+        service.first(5.25 + num, sent.request_id)
+        service.done(5.5 + num, sent.request_id)
+    told = answers(path(service.governor, asked(200, request_id=77_779)))["hedging"]
+    assert told.startswith("if late: a first token later than 25")
+    service.governor.handle(BudgetsReported(START + 201, (BudgetState("ada", "ttft", 1.1, exhausted=True),)))
+    assert (
+        answers(path(service.governor, asked(202, request_id=77_780)))["hedging"] == "no: its tenant's budget closes it"
+    )
+
+
+def test_it_tells_what_budgets_close_as_the_policy_says() -> None:
+    assert told_of(Scheduling(), BudgetRules(healthy_allows=("lending", "hedging")))["budget"] == (
+        "not reported: not known to be healthy: its tier's idle floor is not lent on time; "
+        "it is asked of no second replica"
+    )
+    assert told_of(Scheduling())["budget"] == "not reported: risky choices are open"

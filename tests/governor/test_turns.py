@@ -1,6 +1,7 @@
 """Floors, lending, pacing and affinity by example."""
 
 from fractions import Fraction
+from math import inf
 
 import pytest
 
@@ -210,3 +211,23 @@ def test_where_nothing_is_known_of_prompts_an_answer_in_one_piece_counts_until_i
     service.ask(1, "dan", prompt=2000, streaming=False)
     assert all_of(Dispatch, service.ask(5, "dan", prompt=2000, streaming=False)) == []
     assert only(Dispatch, service.done(6, 1)).request_id == 2
+
+
+@pytest.mark.parametrize(("bypass_for", "passing"), [(inf, 30), (10.0, 9), (0.0, 0)])
+def test_a_large_one_is_passed_for_so_long_and_no_longer(bypass_for: float, passing: int) -> None:
+    """One replica, three quarters taken: a request for half of it waits from the first second on, and every second
+    a small one comes and ends."""
+    rules = Scheduling(bypasses=1000, bypass_for=bypass_for, order=Order.FCFS)
+    tenants = (Tenant("ada", "gold"), Tenant("bob", "gold"))
+    policy = policy_of(tiers=two_tiers(0, 0), tenants=tenants, num_replicas=1, scheduling=rules)
+    service = Service(policy, kv_blocks=100)
+    service.ask(0.5, prompt=800, output=400)
+    only(Enqueue, service.ask(1.0, prompt=400, output=400))
+    passed = 0
+    for second in range(2, 32):
+        small = service.ask(second, "bob", prompt=32, output=32)
+        for sent in all_of(Dispatch, small):
+            assert sent.reason is Reason.BYPASS
+            passed += 1
+            service.done(second + 0.5, sent.request_id)
+    assert passed == passing

@@ -16,8 +16,9 @@ from plimsoll.ledger.ledger import Ledger
 from plimsoll.ledger.monthend import MonthEnds
 from plimsoll.ledger.pool import Loan
 from plimsoll.ledger.promise import Promises, month_after, month_before
+from plimsoll.policy.budget import BudgetRules
 from plimsoll.policy.objective import Objective, Sli
-from plimsoll.policy.policy import BudgetRules, Limits, Policy, Service, Tenant, Tier
+from plimsoll.policy.policy import Limits, Policy, Service, Tenant, Tier
 from plimsoll.slo.budget import BudgetHealth, Judged, period_bounds
 
 BEGIN, END = period_bounds("2026-11", "Asia/Shanghai")

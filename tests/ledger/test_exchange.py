@@ -10,7 +10,7 @@ from plimsoll.ledger.actions import Override, health, override_of
 from plimsoll.ledger.booking import closes_at, excepted, is_late, late, window_of
 from plimsoll.ledger.entry import Entry, EntryKind
 from plimsoll.ledger.exchange import Closing, exchange
-from plimsoll.policy.policy import BudgetRules, ExceptionKind, ExceptionWindow
+from plimsoll.policy.budget import BudgetRules, ExceptionKind, ExceptionWindow
 from plimsoll.slo.budget import BudgetHealth, period_bounds
 
 HALF, ONE = Fraction(1, 2), Fraction(1)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from plimsoll.analytics.burn import Recents, longest_window
-from plimsoll.policy.policy import BudgetRules, ExceptionKind, ExceptionWindow
+from plimsoll.policy.budget import BudgetRules, ExceptionKind, ExceptionWindow
 from plimsoll.slo.burnrate import BurnState
 from plimsoll.slo.recent import NOTHING
 from plimsoll.storage.burnlog import BurnWatch, recents_of

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from plimsoll.ledger.decided import Decided, DecisionKind
 from plimsoll.ledger.entry import Entry, EntryKind
-from plimsoll.policy.policy import BudgetRules, ExceptionKind, ExceptionWindow
+from plimsoll.policy.budget import BudgetRules, ExceptionKind, ExceptionWindow
 from plimsoll.requestlog.codec import RowKind, encode
 from plimsoll.slo.budget import period_bounds
 from plimsoll.slo.verdict import Judgement, Verdict

@@ -14,8 +14,9 @@ from plimsoll.governor.decisions import Settle
 from plimsoll.ledger.explain import explain
 from plimsoll.ledger.promise import Promises
 from plimsoll.ledger.sessions import Sessions
+from plimsoll.policy.budget import BudgetRules, ExceptionKind, ExceptionWindow
 from plimsoll.policy.objective import RunObjective
-from plimsoll.policy.policy import BudgetRules, ExceptionKind, ExceptionWindow, Policy, Service, Tenant, Tier
+from plimsoll.policy.policy import Policy, Service, Tenant, Tier
 from plimsoll.requestlog.record import Record
 from plimsoll.requestlog.turns import turn_of
 from plimsoll.slo.budget import period_bounds
