@@ -10,13 +10,21 @@ import msgspec
 from cyclopts import Parameter
 
 from plimsoll.cli.admintoken import read_token
+from plimsoll.cli.logwindow import data_directory
 from plimsoll.cli.options import Json
 from plimsoll.cli.output import print_json, terminal
 from plimsoll.console.feed import Feed
 from plimsoll.errors import UsageError
 from plimsoll.gateway.openai import BadBody, read_body
 from plimsoll.gateway.prompts import TokenRatio
-from plimsoll.governor.events import Criticality, Endpoint, ReplicaReport, ReplicasReported, RequestArrived
+from plimsoll.governor.events import (
+    CapabilitiesReported,
+    Criticality,
+    Endpoint,
+    ReplicaReport,
+    ReplicasReported,
+    RequestArrived,
+)
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.pathway import Path as RequestPath
 from plimsoll.governor.pathway import path as path_of
@@ -41,6 +49,7 @@ def explain(
     tier: str = "",
     cause: str = "",
     criticality: Criticality = Criticality.CRITICAL,
+    log: Path | None = None,
     admin: str = "",
     token: Annotated[Path | None, Parameter(help="File with the admin token, as `plimsoll serve` wrote it.")] = None,
     json_output: Json = False,
@@ -48,6 +57,7 @@ def explain(
     """Print the path that a request would take now, and why: limits, pool, reservation, queue, replicas.
 
     Without --admin the service is empty and every replica is up; with it the state is that of a running gateway.
+    With --log an empty service knows what replicas and models have shown in that log (`plimsoll capability`).
     Nothing is sent to any engine, and the gateway is only asked for its snapshot.
 
     Parameters
@@ -71,26 +81,35 @@ def explain(
         Its `X-Plimsoll-Cause`.
     criticality
         Its `X-Plimsoll-Criticality`.
+    log
+        A data directory, whose capabilities count where the policy goes by them.
     admin
         Base URL of a running gateway's admin port, e.g. http://127.0.0.1:8001.
     json_output
         Print one JSON object.
     """
     promised = document.load(policy)
+    if log is not None and admin:
+        raise UsageError("--log is for a service that does not run: a gateway's snapshot tells what it was told")
     snapshot = asyncio.run(_snapshot(admin, read_token(token), promised)) if admin else None
     at = time.time() if snapshot is None else snapshot.at
     arrived = _arrived(at, promised, request, tenant=tenant, model=model, prompt_tokens=prompt_tokens,
                        max_tokens=max_tokens)  # fmt: skip
     arrived = msgspec.structs.replace(arrived, tier=tier, cause=cause, criticality=criticality)
-    path = path_in(promised, arrived, snapshot)
+    path = path_in(promised, arrived, snapshot, None if log is None else _capabilities(log, promised, at))
     if json_output:
         print_json(path)
     else:
         _show(path, live=snapshot is not None)
 
 
-def path_in(policy: Policy, arrived: RequestArrived, snapshot: Snapshot | None) -> RequestPath:
-    """The path under that policy: in the state of a snapshot, or in an empty service whose replicas are all up."""
+def path_in(
+    policy: Policy, arrived: RequestArrived, snapshot: Snapshot | None, shown: CapabilitiesReported | None = None
+) -> RequestPath:
+    """The path under that policy: in the state of a snapshot, or in an empty service whose replicas are all up.
+
+    `shown` is what the latter was told of replicas and models; None: nothing.
+    """
     from plimsoll.engine import profiles  # noqa: PLC0415 - only where it is needed
 
     governor = Governor(policy, profiles.of_policy(policy))
@@ -100,7 +119,17 @@ def path_in(policy: Policy, arrived: RequestArrived, snapshot: Snapshot | None) 
         names = dict.fromkeys(name for pool in policy.pools for name in pool.replicas)
         reports = [ReplicaReport(name, healthy=True, reported_at=arrived.at) for name in names]
         governor.handle(ReplicasReported(arrived.at, tuple(reports)))
+        if shown is not None:
+            governor.handle(shown)
     return path_of(governor, arrived)
+
+
+def _capabilities(log: Path, policy: Policy, at: float) -> CapabilitiesReported:
+    """What that log would have the governor told."""
+    from plimsoll.storage.capabilities import measured  # noqa: PLC0415 - DuckDB, only where it is needed
+    from plimsoll.storage.capabilityreport import report  # noqa: PLC0415 - as above
+
+    return report(measured(data_directory(log), policy), at)
 
 
 async def _snapshot(admin: str, token: str, policy: Policy) -> Snapshot:

@@ -6,6 +6,7 @@ from typing import Final
 from plimsoll.governor.events import Criticality
 from plimsoll.governor.placing import is_sheddable
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.prefilling import prefiller_for
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
 from plimsoll.governor.tenants import Account
@@ -59,6 +60,30 @@ def turn_step(register: Register, pool: Pool, request: Request) -> Step:
     if pool.bypass_for < inf:
         passed += f", for {format_duration(pool.bypass_for)} at most"
     return "turn", str(rules.order), "; ".join([*told, passed])
+
+
+def prefill_step(pool: Pool, request: Request, at: float) -> Step | None:
+    """Which engine would compute its prompt apart; None where the pool has none such."""
+    if not pool.prefillers:
+        return None
+    chosen = prefiller_for(pool, request, at)
+    if chosen is None:
+        return (
+            "prefill",
+            "where it is decoded",
+            "its prompt or API is not for two hops, or no engine for it is up",
+        )
+    return "prefill", chosen.name, f"{chosen.pending_prompt} prompt tokens are before it there, the fewest"
+
+
+def shared_words(register: Register, pool: Pool) -> str:
+    """With whom the pool shares its replicas, and how many it has now; "" where it has its own."""
+    for sizing in register.sizings:
+        for mine, its in ((sizing.own, sizing.other), (sizing.other, sizing.own)):
+            if mine.pool is pool:
+                num, others = len(mine.serving()), len(its.serving())
+                return f"; shares its replicas with {its.pool.name}: it has {num} now, {its.pool.name} {others}"
+    return ""
 
 
 def hedge_step(pool: Pool, request: Request) -> Step | None:

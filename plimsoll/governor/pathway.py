@@ -13,7 +13,7 @@ from plimsoll.governor.events import RequestArrived
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.matrix import place
 from plimsoll.governor.pathplaces import classes_step, drafts_step, plugins_step
-from plimsoll.governor.pathturns import budget_step, hedge_step, turn_step
+from plimsoll.governor.pathturns import budget_step, hedge_step, prefill_step, shared_words, turn_step
 from plimsoll.governor.placing import degrade, refused_label, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
@@ -103,7 +103,7 @@ def look(register: Register, request: Request, at: float) -> Seen:
     if pool is None or refusal is not None:
         seen.note("pool", "none", "no replica is up" if refusal is None else _refused(refusal.reason, refusal.detail))
         return seen
-    seen.note("pool", pool.name, f"serves {request.model} for prompts {_span(pool)}")
+    seen.note("pool", pool.name, f"serves {request.model} for prompts {_span(pool)}{shared_words(register, pool)}")
     pool = _look_at_ladder(register, pool, request, seen)
     seen.pool = pool.name
     reserve(pool, request)
@@ -112,8 +112,9 @@ def look(register: Register, request: Request, at: float) -> Seen:
     seen.note(*budget_step(register, request))
     _look_at_queue(register, pool, request, at, seen)
     seen.note(*turn_step(register, pool, request))
-    if (hedge := hedge_step(pool, request)) is not None:
-        seen.note(*hedge)
+    for more in (prefill_step(pool, request, at), hedge_step(pool, request)):
+        if more is not None:
+            seen.note(*more)
     seen.replicas = tuple([_view(pool, replica, request, at) for replica in pool.replicas if not replica.leaving])
     return seen
 
@@ -200,6 +201,8 @@ def _look_at_limits(request: Request, seen: Seen) -> None:
     if account.tokens is not None:
         left, all_of = account.tokens.level, account.tokens.capacity
         told.append(f"{left:.0f} of {all_of:.0f} tokens left this minute, it takes {request.token_estimate}")
+    if account.flow is not None:
+        told.append(f"the token rate is {account.flow.factor:.0%} of the policy's, as it is served")
     if account.max_waiting >= 0:
         told.append(f"{account.num_waiting} of {account.max_waiting} waiting")
     seen.note("limits", "looked at" if told else "none", "; ".join(told) or "the tenant has no limits of its own")

@@ -13,7 +13,7 @@ TWO_HOPS: Final = frozenset({Endpoint.CHAT, Endpoint.COMPLETIONS})
 
 def send_to_prefiller(pool: Pool, request: Request, at: float) -> None:
     """A request is being dispatched: have its prompt computed apart where that can be."""
-    request.prefiller = chosen = _prefiller_for(pool, request, at)
+    request.prefiller = chosen = prefiller_for(pool, request, at)
     if chosen is not None:
         request.prefill_tokens = request.prompt_tokens
         chosen.takes(request.prompt_tokens)
@@ -46,7 +46,7 @@ def failed(pools: list[Pool], request: Request, event: PrefillFailed) -> None:
     replica.pending_prompt += request.pending_prompt
 
 
-def _prefiller_for(pool: Pool, request: Request, at: float) -> Prefiller | None:
+def prefiller_for(pool: Pool, request: Request, at: float) -> Prefiller | None:
     """The one with the least before it; None where the replica that decodes shall compute the prompt itself.
 
     Only one stream of output can take over a transferred cache, and short prompts are not worth the way.

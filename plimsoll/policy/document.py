@@ -228,6 +228,8 @@ def _read_classes(scheduling: Section) -> tuple[RequestClass, ...]:
             sheddable=section.flag("sheddable", _CLASS.sheddable),
         )
         section.required("causes")
+        if section.has("causes") and not section.texts("causes"):
+            section.fault("causes", "names none, so no request is of this class")
         section.done()
         for cause in each.causes:
             if causes.setdefault(cause, each.name) != each.name:

@@ -42,6 +42,8 @@ def _names(section: Section, key: str) -> tuple[str, ...]:
             section.faults.add(section.at(key), line, f"{name} is given twice")
         else:
             found.append(name)
+    if section.has(key) and not section.texts(key):
+        section.fault(key, "names no class", "leave it out, or name one that a pool has (pools[].sla_class)")
     return tuple(found)
 
 

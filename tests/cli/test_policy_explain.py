@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -10,9 +11,12 @@ import pytest
 from plimsoll.cli.policy_explain import path_in
 from plimsoll.governor.events import RequestArrived
 from plimsoll.governor.snapshot import Snapshot
+from plimsoll.storage.journal import Journal
 from tests.cli.running import Inside
+from tests.cli.test_capability import CHOICE
 from tests.gateway.liveapp import CHAT, policy_for, running
 from tests.gateway.tinyengine import engines, until
+from tests.storage.test_capabilities import BEGIN, write
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "policy.yaml")
 
@@ -29,6 +33,20 @@ def test_a_policy_file_alone_says_where_a_request_would_go(run: Inside) -> None:
     assert told.returncode == 0
     assert "dispatch to http://10.0.0.9:8000 (fits)" in told.stdout
     assert "an empty service" in told.stdout
+
+
+def test_with_a_log_it_knows_what_models_have_shown(run: Inside, tmp_path: Path) -> None:
+    with closing(Journal.open(tmp_path)) as journal:
+        for number in range(300):
+            write(journal, BEGIN + number, first=0.5)
+    policy = tmp_path / "choice.yaml"
+    policy.write_text(CHOICE.replace(", built_for: 50ms", ""))
+    asked = ("policy", "explain", str(policy), "--model", "x")
+    assert "dispatch to http://r1 " in run(*asked).stdout, "nothing is known: the best"
+    told = run(*asked, "--log", str(tmp_path))
+    assert "dispatch to http://r4 " in told.stdout, "the best is too slow"
+    assert run(*asked, "--log", str(tmp_path), "--admin", "http://127.0.0.1:1").returncode == 2
+    assert "no data directory" in run(*asked, "--log", str(tmp_path / "nowhere")).stderr
 
 
 def test_a_body_is_read_as_the_gateway_reads_it(run: Inside, tmp_path: Path) -> None:

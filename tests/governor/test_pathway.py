@@ -8,13 +8,31 @@ import pytest
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.decisions import Dispatch, Enqueue, Reject
-from plimsoll.governor.events import BudgetsReported, BudgetState, Criticality, RequestArrived
+from plimsoll.governor.events import (
+    BudgetsReported,
+    BudgetState,
+    Criticality,
+    ReplicaReport,
+    ReplicasReported,
+    RequestArrived,
+)
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.pathway import Path, path
 from plimsoll.governor.restoring import restore
 from plimsoll.governor.snapshot import Snapshot
 from plimsoll.policy.budget import BudgetRules
-from plimsoll.policy.policy import Hedging, Limits, Order, Policy, Pool, RoutingRule, Scheduling, Tenant
+from plimsoll.policy.policy import (
+    Adapt,
+    Adaptive,
+    Hedging,
+    Limits,
+    Order,
+    Policy,
+    Pool,
+    RoutingRule,
+    Scheduling,
+    Tenant,
+)
 from plimsoll.policy.schedulingrules import RequestClass
 from plimsoll.slo.outcome import Reason
 from tests.governor.service import Service, only
@@ -182,6 +200,31 @@ def test_it_tells_by_which_order_and_as_what_a_request_would_wait() -> None:
     assert plain.startswith("fair: in an overload that lasts")
     assert plain.endswith("may be passed 16 times")
     assert "hedging" not in told_of(Scheduling())
+
+
+def test_it_tells_who_computes_the_prompt_and_with_whom_a_pool_shares_its_replicas() -> None:
+    apart = Pool("apart", "p", "vllm", ("http://d0",), prefill=("http://p0", "http://p1"), prefill_from=100)
+    own = Pool("mixed", "m", "vllm", ("http://r0", "http://r1"), max_prompt_tokens=32_000)
+    long = Pool("long", "m", "vllm", ("http://l0",), min_prompt_tokens=32_000, adaptive=Adaptive("mixed", 2))
+    service = Service(policy_of(tenants=TENANTS, pools=(apart, own, long)))
+    reports = tuple(ReplicaReport(name, True, START) for name in apart.prefill)
+    service.governor.handle(ReplicasReported(START, reports))
+    service.ask(1, model="p", prompt=500)
+    told = answers(path(service.governor, asked(2, model="p", prompt=500)))
+    assert told["prefill"] == "http://p1: 0 prompt tokens are before it there, the fewest"
+    short = answers(path(service.governor, asked(3, model="p", prompt=50, request_id=2_000)))
+    assert short["prefill"].startswith("where it is decoded")
+    shares = answers(path(service.governor, asked(4, prompt=50, request_id=2_001)))["pool"]
+    assert shares.endswith("shares its replicas with long: it has 2 now, long 1")
+
+
+def test_it_tells_how_a_token_rate_has_adapted() -> None:
+    limits = Limits(tokens_per_minute=100_000, adapt=Adapt())
+    service = Service(policy_of(tenants=(Tenant("ada", "gold", limits=limits),)))
+    flow = service.governor.register.account("ada").flow
+    assert flow is not None
+    flow.factor = 0.8
+    assert "the token rate is 80% of the policy's" in answers(path(service.governor, asked()))["limits"]
 
 
 def test_it_tells_whether_it_would_be_hedged() -> None:
