@@ -57,7 +57,6 @@ def explain(
     """Print the path that a request would take now, and why: limits, pool, reservation, queue, replicas.
 
     Without --admin the service is empty and every replica is up; with it the state is that of a running gateway.
-    With --log an empty service knows what replicas and models have shown in that log (`plimsoll capability`).
     Nothing is sent to any engine, and the gateway is only asked for its snapshot.
 
     Parameters
@@ -82,25 +81,22 @@ def explain(
     criticality
         Its `X-Plimsoll-Criticality`.
     log
-        A data directory, whose capabilities count where the policy goes by them.
+        A data directory: an empty service knows what `plimsoll capability` tells of it.
     admin
         Base URL of a running gateway's admin port, e.g. http://127.0.0.1:8001.
     json_output
         Print one JSON object.
     """
     promised = document.load(policy)
-    if log is not None and admin:
-        raise UsageError("--log is for a service that does not run: a gateway's snapshot tells what it was told")
     snapshot = asyncio.run(_snapshot(admin, read_token(token), promised)) if admin else None
     at = time.time() if snapshot is None else snapshot.at
     arrived = _arrived(at, promised, request, tenant=tenant, model=model, prompt_tokens=prompt_tokens,
                        max_tokens=max_tokens)  # fmt: skip
     arrived = msgspec.structs.replace(arrived, tier=tier, cause=cause, criticality=criticality)
-    path = path_in(promised, arrived, snapshot, None if log is None else _capabilities(log, promised, at))
+    path = path_in(promised, arrived, snapshot, _capabilities(log, admin, promised, at))
     if json_output:
-        print_json(path)
-    else:
-        _show(path, live=snapshot is not None)
+        return print_json(path)
+    return _show(path, live=snapshot is not None)
 
 
 def path_in(
@@ -124,8 +120,12 @@ def path_in(
     return path_of(governor, arrived)
 
 
-def _capabilities(log: Path, policy: Policy, at: float) -> CapabilitiesReported:
+def _capabilities(log: Path | None, admin: str, policy: Policy, at: float) -> CapabilitiesReported | None:
     """What that log would have the governor told."""
+    if log is None:
+        return None
+    if admin:
+        raise UsageError("--log is for a service that does not run: a gateway's snapshot tells what it was told")
     from plimsoll.storage.capabilities import measured  # noqa: PLC0415 - DuckDB, only where it is needed
     from plimsoll.storage.capabilityreport import report  # noqa: PLC0415 - as above
 
