@@ -21,7 +21,7 @@ from plimsoll.sim.workload import Workload
 
 OUTPUT: Final = Lengths(900.0, 0.7, 4000)
 PROMPTS: Final = {"3k": Lengths(3000.0, 0.6, 16_000), "9k": Lengths(9000.0, 0.6, 48_000)}
-RATES: Final = {"3k": (1.5, 1.75, 2.0, 2.5), "9k": (0.7, 0.85)}  # a second and replica
+RATES: Final = {"3k": (1.5, 1.75, 2.0, 2.5), "9k": (0.7,)}  # a second and replica
 LIGHT, LIGHT_LASTS = 0.5, 600.0  # of these, before
 PLAIN = Scheduling(
     order=Order.FCFS, routing=RoutingRule.LEAST_REQUESTS, tiers_matter=False, reserve_kv=False, bypasses=0
