@@ -15,9 +15,11 @@ from plimsoll.governor.request import Request
 from plimsoll.governor.saturation import look_at_ladder
 from plimsoll.governor.settlement import Ending, Settler
 from plimsoll.policy.objective import Sli
+from plimsoll.policy.schedulingrules import Drafts
 from plimsoll.slo.outcome import Outcome, Phase, Reason
 
 _COMPLETED: Final = Outcome.COMPLETED
+_SWITCH: Final = Drafts.SWITCH
 _STEP_OF: Final = {
     Outcome.COMPLETED: COMPLETE,
     Outcome.FAILED: FAIL,
@@ -179,6 +181,8 @@ class Endings:
             self.register.acceptance.learn(
                 request.account.index, request.cause, request.replica_name, end.draft_tokens, end.accepted_tokens
             )
+            if end.draft_tokens and not request.drafts and pool.policy.speculation == _SWITCH:
+                pool.replicas[request.replica_index].num_drafted_anyway += 1
         pool.lending.finished(request, end.at)
         if end.output_tokens > 0:
             request.made = max(1, end.output_tokens // request.num_choices)

@@ -55,6 +55,7 @@ class Replica:
         self.stall_ratio: float | None = None  # share of long token gaps in the last week; None: not known
         self.variation: float | None = None  # of its speed at like load, as well
         self.unsteady = False  # … it is much higher than that of the pool's others
+        self.num_drafted_anyway = 0  # answers for which it drafted though it was asked not to
         self.loaded: LoadedAdapters | None = None  # where the pool serves LoRA adapters
         self.predictor: Predictor | None = None  # where routing goes by prediction
         # capacity

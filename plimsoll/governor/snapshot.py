@@ -47,6 +47,7 @@ class ReplicaState(Struct, frozen=True):
     unsteady: bool = False  # much less steady than its pool's others: tiers with `prefer: capable` avoid it
     adapters: tuple[str, ...] | None = None  # LoRA adapters that it should have loaded; None: the pool serves none
     variation: float | None = None  # of its speed between hours of like load in the last week; None: not known
+    drafted_anyway: int = 0  # answers for which it drafted though it was asked not to: it has no such switch
 
 
 class PrefillerState(Struct, frozen=True):
@@ -270,6 +271,7 @@ def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> Repli
         replica.unsteady,
         None if replica.loaded is None else replica.loaded.names(),
         replica.variation,
+        replica.num_drafted_anyway,
     )
 
 

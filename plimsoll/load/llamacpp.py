@@ -14,6 +14,8 @@ from typing import Any
 from plimsoll.errors import UsageError
 
 MODEL_NAME = "smollm2-135m"
+DRAFT_TOKENS = 4
+"""Guesses at a time."""
 
 
 def demo_model() -> Path:
@@ -30,7 +32,7 @@ def demo_model() -> Path:
     return found[0]
 
 
-def _parameters(model: Path, slots: int, context: int) -> Any:
+def _parameters(model: Path, slots: int, context: int, draft: Path | None) -> Any:
     import xllamacpp  # noqa: PLC0415 - optional, and 100 MB
 
     parameters = xllamacpp.CommonParams()
@@ -46,7 +48,17 @@ def _parameters(model: Path, slots: int, context: int) -> Any:
     parameters.endpoint_metrics = parameters.endpoint_slots = True
     parameters.ctx_shift = parameters.ui = False
     parameters.verbosity = 1
+    if draft is not None:
+        _speculate(parameters.speculative, xllamacpp.common_speculative_type, draft)
     return parameters
+
+
+def _speculate(drafting: Any, kinds: Any, model: Path) -> None:
+    """Let that model guess tokens."""
+    drafting.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+    drafting.draft.mparams.path = str(model)
+    drafting.draft.n_max, drafting.draft.p_min = DRAFT_TOKENS, 0.0
+    drafting.draft.cpuparams.n_threads = drafting.draft.cpuparams_batch.n_threads = 1
 
 
 def main() -> int:
@@ -57,11 +69,12 @@ def main() -> int:
     reader.add_argument("--model", type=Path, required=True)
     reader.add_argument("--slots", type=int, default=4, help="requests decoded together")
     reader.add_argument("--context", type=int, default=2048, help="tokens of one request, prompt and answer")
+    reader.add_argument("--draft", type=Path, help="GGUF of a model that guesses tokens (speculative decoding)")
     given = reader.parse_args()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = xllamacpp.Server(_parameters(given.model, given.slots, given.context))
+    server = xllamacpp.Server(_parameters(given.model, given.slots, given.context, given.draft))
     sys.stdout.write(f"READY {server.listening_address}\n")
     sys.stdout.flush()
     stop.wait()

@@ -12,6 +12,7 @@ from typing import Any
 
 import h11
 import httpx
+import openai
 import pytest
 from msgspec.structs import replace
 
@@ -29,6 +30,7 @@ from tests.gateway.tinyengine import Engine, engines, until
 ASK = b"X-Plimsoll-Early-Hints: 1\r\n"
 DEGRADABLE = b"X-Plimsoll-Criticality: default\r\n"
 STREAM = CHAT | {"stream": True}
+NEEDS_CURL = pytest.mark.skipif(shutil.which("curl") is None and not os.environ.get("CI"), reason="no curl here")
 
 
 def post(extra: bytes = b"", body: dict[str, Any] = CHAT, version: bytes = b"1.1") -> bytes:
@@ -183,25 +185,78 @@ def test_a_strict_client_takes_it_for_what_it_is(tmp_path: Path) -> None:
     run(scenario)
 
 
-@pytest.mark.skipif(shutil.which("curl") is None and not os.environ.get("CI"), reason="no curl here")
-def test_curl_shows_it_and_uses_the_connection_again(tmp_path: Path) -> None:
-    curl = shutil.which("curl") or "curl"
+async def curl(port: int, body: dict[str, Any], num: int) -> tuple[bytes, bytes]:
+    """What it gets and what it says of it, asking so many times, one after the other."""
+    url = f"http://127.0.0.1:{port}/v1/chat/completions"
+    fields = [f"Authorization: Bearer {KEY}", "X-Plimsoll-Early-Hints: 1", "X-Plimsoll-Criticality: default"]
+    line = [*(word for field in fields for word in ("-H", field)), "-d", json.dumps(body), *[url] * num]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        shutil.which("curl") or "curl", "-q", "-sv", *line, stdout=pipe, stderr=pipe
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0
+    return out, err
 
+
+@NEEDS_CURL
+def test_curl_shows_it_and_uses_the_connection_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with service(tmp_path) as (app, _, port, _client):
             spend(app)
-            url = f"http://127.0.0.1:{port}/v1/chat/completions"
-            fields = [f"Authorization: Bearer {KEY}", "X-Plimsoll-Early-Hints: 1", "X-Plimsoll-Criticality: default"]
-            line = [*(word for field in fields for word in ("-H", field)), "-d", json.dumps(CHAT)]
-            process = await asyncio.create_subprocess_exec(
-                curl, "-q", "-sv", *line, url, url,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            )  # fmt: skip
-            out, err = await process.communicate()
-            assert process.returncode == 0
+            out, err = await curl(port, CHAT, num=2)
             assert re.findall(rb"< HTTP/1.1 (\d+)", err) == [b"103", b"200", b"103", b"200"]
             assert b"Re-using existing connection" in err
             assert out.count(b'"chat.completion"') == 2
+
+    run(scenario)
+
+
+def test_the_official_client_goes_on_when_a_level_comes_and_goes_in_mid_traffic(tmp_path: Path) -> None:
+    fields = {"X-Plimsoll-Early-Hints": "1", "X-Plimsoll-Criticality": "default"}
+
+    async def scenario() -> None:
+        async with service(tmp_path) as (app, engine, port, _):
+            url = f"http://127.0.0.1:{port}/v1"
+            client = openai.AsyncOpenAI(base_url=url, api_key=KEY, default_headers=fields, max_retries=0)
+
+            async def degraded(num: int, *, stream: bool) -> str:
+                """What was taken from an answer that came whole; "": nothing."""
+                raw = client.chat.completions.with_raw_response
+                messages: Any = CHAT["messages"]
+                answer = await raw.create(model="m", messages=messages, max_tokens=num, stream=stream)
+                told = answer.parse()
+                if isinstance(told, openai.AsyncStream):
+                    words = [chunk.choices[0].delta.content async for chunk in told if chunk.choices]
+                    assert words == ["word "] * num
+                return answer.headers.get("x-plimsoll-degraded", "")
+
+            async with client:
+                engine.gap = 0.05
+                before = asyncio.create_task(degraded(12, stream=True))
+                await until(lambda: engine.num_running == 1)
+                spend(app)
+                waited = [asyncio.create_task(degraded(3, stream=number > 0)) for number in range(3)]
+                assert await before == "", "what had begun goes on as it began"
+                assert await asyncio.gather(*waited) == ["drop_plugins"] * 3, "after a hint that it waits, too"
+                app.reported(BudgetsReported(app.clock(), ()))
+                assert await degraded(3, stream=True) == ""
+
+    run(scenario)
+
+
+@NEEDS_CURL
+def test_curl_goes_on_when_a_level_comes_in_mid_stream(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with service(tmp_path) as (app, engine, port, _):
+            engine.gap = 0.05
+            asking = asyncio.create_task(curl(port, STREAM | {"max_tokens": 12}, num=2))
+            await until(lambda: engine.num_running == 1)
+            spend(app)
+            out, err = await asking
+            assert re.findall(rb"< HTTP/1.1 (\d+)", err) == [b"200", b"103", b"200"]
+            assert err.count(b"< x-plimsoll-degraded: drop_plugins") == 2, "by the hint and the answer of the second"
+            assert (out.count(b"word "), out.count(b"[DONE]")) == (24, 2)
 
     run(scenario)
 

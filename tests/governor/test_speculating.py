@@ -97,6 +97,19 @@ def test_the_tiers_classes_come_first() -> None:
     assert sent_to(fewer, 5) == "a"
 
 
+def test_an_engine_that_drafts_though_asked_not_to_is_counted() -> None:
+    service = Service(policy(pool("switched", "switch", engine="llamacpp")))
+    taught(service, 0.05)
+    for number, told in enumerate(
+        ({}, {"draft_tokens": 0, "accepted_tokens": 0}, {"draft_tokens": 9, "accepted_tokens": 1})
+    ):
+        sent = only(Dispatch, service.ask(5 + number))
+        assert not sent.drafts
+        service.done(5.5 + number, sent.request_id, **told)
+    (replica,) = service.governor.snapshot(START + 9).pools[0].replicas
+    assert replica.drafted_anyway == 1
+
+
 def test_an_engine_with_a_switch_is_asked_not_to_draft() -> None:
     service = Service(policy(pool("llama", "switch", engine="llamacpp")))
     taught(service, 0.05)
