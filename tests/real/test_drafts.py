@@ -11,7 +11,10 @@ from plimsoll.load.children import Children
 from tests.real.parts import ROOT, TINY_HOME, Gateway, address, digest, gateway
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llamacpp")]  # which sets the engine's environment up
-QUESTION = {"model": "tiny", "messages": [{"role": "user", "content": "hello there the water way long look"}]}
+QUESTION: dict[str, Any] = {
+    "model": "tiny",
+    "messages": [{"role": "user", "content": "hello there the water way long look"}],
+}
 SURE, UNSURE = 0.0, 1.5
 """Temperatures: a model's own guesses are right where it takes the likeliest token, and hardly ever elsewhere."""
 POLICY = """
@@ -46,7 +49,11 @@ def served(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ga
 
 def drafted(url: str, tenant: str, *, stream: bool = True, more: dict[str, Any] | None = None) -> tuple[int, int]:
     """Ask for an answer: how many tokens the engine says it drafted for it, and how many of these were right."""
-    body = QUESTION | {"max_tokens": 48, "stream": stream, "temperature": SURE if tenant == "sure" else UNSURE}
+    body: dict[str, Any] = QUESTION | {
+        "max_tokens": 48,
+        "stream": stream,
+        "temperature": SURE if tenant == "sure" else UNSURE,
+    }
     body |= more or {}
     if stream:
         body |= {"stream_options": {"include_usage": True}}
