@@ -89,6 +89,7 @@ def engine_runs(rows: Iterable[Served]) -> list[EngineRun]:
                     each.ttft,
                     each.gaps,
                     each.arrived_at + each.e2e,
+                    each.tpot,
                 )
                 for each in sorted(group, key=lambda row: row.arrived_at)
             ),
@@ -116,7 +117,8 @@ def _fitted(chosen: Sequence[EngineRun], base: EngineProfile, evaluations: int) 
 
         def told(num: int, loss: float) -> None:
             best[0] = min(best[0], loss)
-            progress.update(bar, completed=num, description=f"played {num} times, off by {best[0]:.1%}")
+            off = f", off by {best[0]:.1%}" if best[0] < float("inf") else ""
+            progress.update(bar, completed=num, description=f"played {num} times{off}")
 
         return fit(chosen, base, evaluations, told)
 

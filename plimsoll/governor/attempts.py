@@ -94,7 +94,7 @@ class Attempts:
         if replica.predictor is not None and end.outcome is Outcome.COMPLETED:
             replica.predictor.clock.ended(end.at)
             if request.num_choices == 1:
-                replica.predictor.tokens(request.predicted_itl, end.tpot())
+                replica.predictor.tokens(request.predicted_itl, end.tpot(), request.itl_pace)
         if end.outcome in {Outcome.COMPLETED, Outcome.FAILED}:
             error = end.outcome is Outcome.FAILED and not end.is_clients_fault()
             self._watch(pool, replica, end.at, error=error)

@@ -248,11 +248,11 @@ class Dispatcher:
         elif replica.predictor is not None:
             running, context = replica.num_in_flight, replica.context
             pending = replica.pending_prompt
-            request.predicted_ttft = replica.predictor.ttft_now(request.pending_prompt, pending, running, context, at)
-            replica.predictor.clock.sent(request.pending_prompt)
-            request.predicted_itl = replica.predictor.itl(
-                running + request.num_choices, context + request.prompt_tokens
-            )
+            predictor, own = replica.predictor, request.pending_prompt
+            request.predicted_ttft = predictor.ttft_now(own, pending, running, context, at)
+            predictor.clock.sent(own)
+            request.predicted_itl = predictor.itl(running + request.num_choices, context + request.prompt_tokens)
+            request.ttft_pace, request.itl_pace = predictor.ttft_pace(), predictor.itl_pace()
         if replica.loaded is not None and request.adapter:
             replica.loaded.sent(request.adapter)
         request.report = replica.report

@@ -208,7 +208,7 @@ class Governor:
         replica.prompt_done(request)
         if replica.predictor is not None:
             replica.predictor.clock.ended(at)
-            replica.predictor.first_token(request.predicted_ttft, at - request.dispatched_at)
+            replica.predictor.first_token(request.predicted_ttft, at - request.dispatched_at, request.ttft_pace)
         if request.sequence & SAMPLED == 0:
             pool.prompt_pace.streamed(at - request.dispatched_at, request.prompt_ahead)
         if replica.paced:

@@ -53,9 +53,10 @@ class Hedging:
         second = pool.replicas[twin.replica_index]
         if event.hedge:
             if first.predictor is not None:  # it takes at least that long there
-                first.predictor.first_token(request.predicted_ttft, event.at - request.dispatched_at)
+                took = event.at - request.dispatched_at
+                first.predictor.first_token(request.predicted_ttft, took, request.ttft_pace)
             if second.predictor is not None:
-                second.predictor.first_token(twin.predicted_ttft, event.at - twin.dispatched_at)
+                second.predictor.first_token(twin.predicted_ttft, event.at - twin.dispatched_at, twin.ttft_pace)
         self.one_left(pool, request, hedge_left=event.hedge)
         request.hedge = "won" if event.hedge else "lost"
         request.predicted_ttft = 0.0 if event.hedge else request.predicted_ttft

@@ -116,6 +116,7 @@ class Request:
         self.cached_estimate = 0  # prompt tokens that the replica should hold already …
         self.cached_from = ""  # … by what was "sent" there or by its "events"; "": nothing is known of its prefix
         self.predicted_ttft = self.predicted_itl = 0.0  # s after dispatch; 0: not predicted
+        self.ttft_pace = self.itl_pace = 1.0  # what these were multiplied by
         self.charged = 0.0  # on the tenant's virtual counter
         self.dispatched_at = self.first_token_at = 0.0
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …
@@ -177,6 +178,7 @@ class Request:
         self.pending_prompt, self.prompt_ahead = twin.pending_prompt, twin.prompt_ahead
         self.cached_estimate, self.cached_from = twin.cached_estimate, twin.cached_from
         self.predicted_ttft, self.predicted_itl = twin.predicted_ttft, twin.predicted_itl
+        self.ttft_pace, self.itl_pace = twin.ttft_pace, twin.itl_pace
         self.report, self.report_age = twin.report, twin.report_age
 
     def booked_until(self, tokens: int) -> int:

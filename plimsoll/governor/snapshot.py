@@ -1,5 +1,7 @@
 """The governor's state at an instant, as values that JSON can carry."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from plimsoll.governor.counts import Counts
@@ -48,6 +50,9 @@ class ReplicaState(Struct, frozen=True):
     adapters: tuple[str, ...] | None = None  # LoRA adapters that it should have loaded; None: the pool serves none
     variation: float | None = None  # of its speed between hours of like load in the last week; None: not known
     drafted_anyway: int = 0  # answers for which it drafted though it was asked not to: it has no such switch
+    tpot_error_median: float | None = None  # as those of TTFT: of predicted time a token after the first
+    tpot_error_p90: float | None = None
+    tpot_bias: float | None = None
 
 
 class PrefillerState(Struct, frozen=True):
@@ -235,10 +240,15 @@ def _tenant(register: Register, account: Account, at: float) -> TenantState:
     )
 
 
+_UNTOLD: Final = (None, None, None)
+
+
 def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> ReplicaState:
     report = replica.report
     slots = replica.slot_room
-    errors = None if replica.predictor is None else replica.predictor.errors()
+    predictor = replica.predictor
+    ttft = _UNTOLD if predictor is None else predictor.ttft_errors.told()
+    tpot = _UNTOLD if predictor is None else predictor.tpot_errors.told()
     return ReplicaState(
         replica.name,
         replica.healthy,
@@ -257,21 +267,24 @@ def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> Repli
         None if report is None else at - report.reported_at,
         None if slots is None else dict(zip(names, slots.floors, strict=False)),
         None if slots is None else dict(zip(names, slots.used, strict=False)),
-        None if errors is None else errors[0],
-        None if errors is None else errors[1],
-        None if errors is None or replica.predictor is None else replica.predictor.bias,
+        ttft[0],
+        ttft[1],
+        ttft[2],
         replica.num_ejected,
         replica.block_size,
         max(0.0, replica.backoff_until - at),
         replica.pending_prompt,
         replica.context,
-        None if replica.predictor is None else replica.predictor.ttft_factor * pool.common.ttft_factor,
-        None if replica.predictor is None else replica.predictor.itl_factor * pool.common.itl_factor,
+        None if predictor is None else predictor.ttft_pace(),
+        None if predictor is None else predictor.itl_pace(),
         replica.stall_ratio,
         replica.unsteady,
         None if replica.loaded is None else replica.loaded.names(),
         replica.variation,
         replica.num_drafted_anyway,
+        tpot[0],
+        tpot[1],
+        tpot[2],
     )
 
 

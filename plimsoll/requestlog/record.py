@@ -81,6 +81,8 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     plugins: str = ""  # what each of them said: "guard:allow,topic:dropped"; else deny, error, timeout, busy
     cached_expected: int | None = None  # prompt tokens that its replica was thought to hold; None: nothing was known
     cached_from: str = ""  # by what was "sent" there, or exactly, by its KV "events"; "": as above
+    predicted_ttft: float | None = None  # s from `dispatched_at` to the first token, as foreseen there
+    predicted_tpot: float | None = None  # … and a token after it; None: routing does not predict
 
 
 def format_request_id(request_id: int) -> str:

@@ -1,22 +1,27 @@
 """Fits the step-time coefficients of an engine to what clients saw of it, by playing its runs on the model.
 
 The loss of a run is the mean distance of sorted times to first token and of quantiles of the gaps between tokens, in
-logarithms: 0.1 is 10 %. It is made small by Nelder and Mead's simplex (1965) over the logarithms of eight coefficients,
-all positive: of a decode step a, f, g; of a mixed one a, e, f, pw (its g is that of decode); and the frontend's time of
-a request. The latter is told from a mixed step's by what it does not delay: the others' tokens, and in a closed loop
-who comes while a step runs waits less of it.
+logarithms: 0.1 is 10 %. It is made small by a simplex (`descent.py`) over the logarithms of eight coefficients, all
+positive: of a decode step a, f, g; of a mixed one a, e, f, pw (its g is that of decode); and the frontend's time of a
+request. The latter is told from a mixed step's by what it does not delay: the others' tokens, and in a closed loop who
+comes while a step runs waits less of it.
+
+Runs of hundreds of requests tell more (`bylength.py`). There damped least squares comes first, on the beginnings of the
+runs, then on the whole: under load, where a dear token makes queues without end, a simplex alone does not get there.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final
 
 import msgspec
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.errors import ProfileError
+from plimsoll.sim.bylength import BEGINNING, Lengths, between, tells_lengths
+from plimsoll.sim.descent import Floats, by_simplex, by_slopes
 from plimsoll.sim.replaying import EngineRun, Modelled, causes, replay
 
 LEVELS: Final = (0.25, 0.5, 0.75, 0.9)
@@ -24,8 +29,6 @@ LEVELS: Final = (0.25, 0.5, 0.75, 0.9)
 _SHORTEST: Final = 1e-4  # s: tokens that come in one event have no gap; none of a step is so short
 _FEWEST: Final = 20  # requests
 _TOO_LONG: Final = 10.0  # the loss of coefficients with which an engine cannot run
-
-Floats = NDArray[np.float64]
 
 
 class Errors(Struct, frozen=True):
@@ -58,11 +61,19 @@ def fit(
     evaluations: int = 300,
     told: Callable[[int, float], None] = lambda _num, _loss: None,
 ) -> Fit:
-    """The profile like `base` whose step times play the runs best. Raises ProfileError where they say too little."""
+    """The profile like `base` whose step times play the runs best. Raises ProfileError where they say too little.
+
+    `told` hears of each time that they were played, by number, and its loss (inf where only slopes were asked for).
+    """
     _refuse(runs)
     after = [causes(run) for run in runs]
     seen = [_Seen(run) for run in runs]
     count = 0
+
+    def played() -> None:
+        nonlocal count
+        count += 1
+        told(count, inf)
 
     def loss(point: Floats) -> float:
         nonlocal count
@@ -77,9 +88,44 @@ def fit(
         told(count, total / len(runs))
         return total / len(runs)
 
-    best, value = _simplex(loss, _start(runs), evaluations)
+    start, left, size = _start(runs), evaluations, 0.4
+    if any(tells_lengths(run) for run in runs):
+        start, size = min(start, _by_lengths(base, runs, start, evaluations // 3, played), key=loss), 0.1
+        left = max(evaluations // 3, evaluations - count)
+    best, value = by_simplex(loss, start, left, size)
     profile = _ranged(_profile(base, best), runs)
     return Fit(profile, value, count, tuple(errors_of(run, profile) for run in runs))
+
+
+def _by_lengths(
+    base: EngineProfile, runs: Sequence[EngineRun], start: Floats, evaluations: int, played: Callable[[], None]
+) -> Floats:
+    """Where damped least squares over what prompts of each length waited comes to from there, twice so often tried."""
+    many = [run for run in runs if tells_lengths(run)]
+    beginnings = [EngineRun(run.name, run.seen[:BEGINNING]) for run in many]
+    best = by_slopes(_Residuals(base, beginnings, played).of, start, evaluations)
+    if any(len(run.seen) > BEGINNING for run in many):
+        best = by_slopes(_Residuals(base, many, played).of, best, evaluations)
+    return best
+
+
+class _Residuals:
+    """How far played runs are from what was seen of them, by quantiles, in logarithms."""
+
+    def __init__(self, base: EngineProfile, runs: Sequence[EngineRun], played: Callable[[], None]) -> None:
+        self._base, self._played = base, played
+        self._runs = [(run, causes(run), Lengths(run)) for run in runs]
+        self._seen = [lengths.figures(run.seen) for run, _, lengths in self._runs]
+
+    def of(self, point: Floats) -> Floats | None:
+        """At those coefficients; None where an engine cannot run with them."""
+        self._played()
+        try:
+            profile = _profile(self._base, point)
+            played = [lengths.figures(replay(run, profile, after)) for run, after, lengths in self._runs]
+        except ProfileError:
+            return None
+        return np.concatenate(played) - np.concatenate(self._seen)
 
 
 def _refuse(runs: Sequence[EngineRun]) -> None:
@@ -110,7 +156,7 @@ def num_together(run: EngineRun) -> int:
 def _start(runs: Sequence[EngineRun]) -> Floats:
     """A rough guess: short gaps are a step, and what first tokens cost a prompt token is the rest."""
     seen = [each for run in runs for each in run.seen]
-    gaps = [gap for each in seen for gap in each.gaps if gap > _SHORTEST]
+    gaps = [gap for run in runs for gap in between(run.seen, single=run.has_gaps) if gap > _SHORTEST]
     step = float(np.quantile(gaps, 0.1)) if gaps else 0.01
     costs = [each.ttft / each.prompt_tokens for each in seen if each.prompt_tokens > 64]
     token = float(np.quantile(costs or [step], 0.1))
@@ -145,13 +191,14 @@ class _Seen:
 
     def __init__(self, run: EngineRun) -> None:
         self._ttft = np.log(np.sort([max(each.ttft, _SHORTEST) for each in run.seen]))
-        gaps = [gap for each in run.seen for gap in each.gaps]
+        self._single = run.has_gaps
+        gaps = between(run.seen, single=self._single)
         self._gaps = _levels(gaps) if gaps else None
 
     def distance(self, modelled: Sequence[Modelled]) -> float:
         ttft = np.log(np.sort([max(each.ttft, _SHORTEST) for each in modelled]))
         found = float(np.mean(np.abs(ttft - self._ttft)))
-        gaps = [gap for each in modelled for gap in each.gaps]
+        gaps = between(modelled, single=self._single)
         if self._gaps is None or not gaps:
             return found
         return (found + float(np.mean(np.abs(_levels(gaps) - self._gaps)))) / 2.0
@@ -184,9 +231,9 @@ def _errors(
     closed: bool,
 ) -> Errors:
     ttft = [each.ttft for run in runs for each in run.seen]
-    gaps = [gap for run in runs for each in run.seen for gap in each.gaps]
     ours = [each.ttft for run in modelled for each in run]
-    our_gaps = [gap for run in modelled for each in run for gap in each.gaps]
+    gaps = [gap for run in runs for gap in between(run.seen, single=run.has_gaps)]
+    our_gaps = [gap for run, its in zip(runs, modelled, strict=True) for gap in between(its, single=run.has_gaps)]
     return Errors(
         name=name,
         num=len(ttft),
@@ -197,36 +244,3 @@ def _errors(
         ),
         noisy="; ".join(run.noisy for run in runs if run.noisy),
     )
-
-
-def _simplex(loss: Callable[[Floats], float], start: Floats, evaluations: int) -> tuple[Floats, float]:
-    """The best point found, and its loss."""
-    points = [start] + [start + 0.4 * unit for unit in np.eye(len(start))]
-    values = [loss(point) for point in points]
-    used = len(points)
-    while used < evaluations:
-        order = np.argsort(values, kind="stable")
-        points, values = [points[i] for i in order], [values[i] for i in order]
-        centre = np.mean(points[:-1], axis=0)
-        tried = centre + (centre - points[-1])
-        value = loss(tried)
-        used += 1
-        if value < values[0]:
-            farther = centre + 2.0 * (centre - points[-1])
-            other = loss(farther)
-            used += 1
-            points[-1], values[-1] = (farther, other) if other < value else (tried, value)
-        elif value < values[-2]:
-            points[-1], values[-1] = tried, value
-        else:
-            nearer = centre + 0.5 * ((tried if value < values[-1] else points[-1]) - centre)
-            other = loss(nearer)
-            used += 1
-            if other < min(value, values[-1]):
-                points[-1], values[-1] = nearer, other
-            else:
-                points = [points[0]] + [points[0] + 0.5 * (point - points[0]) for point in points[1:]]
-                values = [values[0]] + [loss(point) for point in points[1:]]
-                used += len(points) - 1
-    best = int(np.argmin(values))
-    return points[best], values[best]

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from plimsoll.engine.profile import EngineProfile
+from plimsoll.sim.engine import Engine
 from plimsoll.sim.engines import engine_for
 from plimsoll.sim.job import FINISHED, Job
 
@@ -23,7 +24,7 @@ CLOSED_FROM: Final = 0.8
 
 
 class Seen(Struct, frozen=True):
-    """One request as its client saw it. Times in s from the run's start; `gaps` between tokens."""
+    """One request as its client saw it; times in s from the run's start, `gaps` between tokens or their mean `tpot`."""
 
     arrived_at: float
     prompt_tokens: int
@@ -31,6 +32,7 @@ class Seen(Struct, frozen=True):
     ttft: float
     gaps: tuple[float, ...] = ()
     ended_at: float = 0.0
+    tpot: float = 0.0  # where `gaps` are not known; 0: neither is, or there is one token
 
 
 class EngineRun(Struct, frozen=True):
@@ -40,12 +42,18 @@ class EngineRun(Struct, frozen=True):
     seen: tuple[Seen, ...]
     noisy: str = ""  # why it is better left out
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether it tells single gaps between tokens: then these are compared, else each request's mean of them."""
+        return any(seen.gaps for seen in self.seen)
+
 
 class Modelled(Struct, frozen=True):
-    """What the model says of one request, s."""
+    """What the model says of one request, s; gaps where the run has them."""
 
     ttft: float
     gaps: tuple[float, ...]
+    tpot: float  # 0: one token
 
 
 def causes(run: EngineRun) -> list[int]:
@@ -68,7 +76,7 @@ def causes(run: EngineRun) -> list[int]:
 
 def replay(run: EngineRun, profile: EngineProfile, after: Sequence[int]) -> list[Modelled]:
     """Each request's times, in the order of the run; `after` is what `causes` said."""
-    replica = engine_for(profile, "")
+    replica, has_gaps = engine_for(profile, ""), run.has_gaps or not any(seen.tpot for seen in run.seen)
     followers: dict[int, list[int]] = {}
     for place, cause in enumerate(after):
         if cause >= 0:
@@ -90,9 +98,16 @@ def replay(run: EngineRun, profile: EngineProfile, after: Sequence[int]) -> list
             if output.kind != FINISHED:
                 continue
             job = output.job
-            gaps = [gap.first_gap + gap.increment * step for gap in replica.runs(job) for step in range(gap.num)]
-            found[job.id] = Modelled(job.first_token_at - came[job.id], tuple(gaps))
+            found[job.id] = Modelled(
+                job.first_token_at - came[job.id],
+                _gaps(replica, job) if has_gaps else (),
+                (job.last_token_at - job.first_token_at) / max(1, job.output_tokens - 1),
+            )
             ended = run.seen[job.id].ended_at
             for place in followers.get(job.id, ()):
                 heappush(coming, (job.last_token_at + run.seen[place].arrived_at - ended, place))
     return [found[place] for place in range(len(run.seen))]
+
+
+def _gaps(replica: Engine, job: Job) -> tuple[float, ...]:
+    return tuple([gap.first_gap + gap.increment * step for gap in replica.runs(job) for step in range(gap.num)])

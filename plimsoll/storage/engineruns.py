@@ -35,7 +35,8 @@ class Served(Struct, frozen=True):
     output_tokens: int
     ttft: float
     e2e: float
-    gaps: tuple[float, ...] = ()  # between tokens; where only the end is known, as many of their mean
+    gaps: tuple[float, ...] = ()  # between tokens, where their instants are known …
+    tpot: float = 0.0  # … else their mean; 0: one token
 
 
 def served(path: Path) -> list[Served]:
@@ -95,9 +96,8 @@ def _row(file: str, number: int, cells: Mapping[str, object], columns: tuple[str
         raise TraceError(file, number, "a token came before the one before it")
     if not isfinite(e2e) or e2e < ttft * scale - 1e-9:
         raise TraceError(file, number, "the end is missing, or before the first token")
-    if not instants and output > 1:
-        gaps = ((e2e - ttft * scale) / (output - 1),) * (int(output) - 1)
-    return Served(str(cells.get("run") or ""), arrived_at, int(prompt), int(output), ttft * scale, e2e, gaps)
+    tpot = (e2e - ttft * scale) / (output - 1) if not instants and output > 1 else 0.0
+    return Served(str(cells.get("run") or ""), arrived_at, int(prompt), int(output), ttft * scale, e2e, gaps, tpot)
 
 
 def _own(path: Path) -> list[Served]:
@@ -112,7 +112,6 @@ def _own(path: Path) -> list[Served]:
         if record.cached_tokens or record.attempts > 1:
             continue
         start = starts.setdefault(record.replica, record.dispatched_at)
-        gap = (record.tpot,) * (record.output_tokens - 1) if record.tpot is not None else ()
         found.append(
             Served(
                 run=record.replica,
@@ -121,7 +120,7 @@ def _own(path: Path) -> list[Served]:
                 output_tokens=record.output_tokens,
                 ttft=max(1e-6, record.first_token_at - record.dispatched_at),
                 e2e=record.finished_at - record.dispatched_at,
-                gaps=gap,
+                tpot=record.tpot or 0.0,
             )
         )
     if not found:

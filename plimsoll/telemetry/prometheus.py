@@ -158,6 +158,9 @@ REPLICA: Final = (
     ("ttft_error_median_ratio", "Median of |predicted - actual| / actual TTFT there.", "ttft_error_median"),
     ("ttft_error_p90_ratio", "90 % quantile of the same.", "ttft_error_p90"),
     ("ttft_bias_ratio", "Mean of predicted / actual - 1; above 0 is too pessimistic.", "ttft_bias"),
+    ("tpot_error_median_ratio", "As of TTFT, of the time a token after the first.", "tpot_error_median"),
+    ("tpot_error_p90_ratio", "90 % quantile of the same.", "tpot_error_p90"),
+    ("tpot_bias_ratio", "Mean of predicted / actual - 1; above 0 is too pessimistic.", "tpot_bias"),
     ("stall_ratio", "Share of its token gaps above 500 ms in the last week.", "stall_ratio"),
     ("ejections", "Times it was taken out as an outlier.", "ejected"),
 )

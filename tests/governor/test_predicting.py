@@ -32,23 +32,43 @@ def test_factors_come_to_what_is_true(truth: float) -> None:
     ideal = Predictor(PROFILE, StepTime(PROFILE), Common())
     for num in range(600):
         tokens = 100 + 50 * (num % 7)
-        predictor.first_token(predictor.ttft(tokens, 4, 1000), truth * ideal.ttft(tokens, 4, 1000))
-        predictor.tokens(predictor.itl(4, 1000), truth * ideal.itl(4, 1000))
+        ttft, itl = truth * ideal.ttft(tokens, 4, 1000), truth * ideal.itl(4, 1000)
+        predictor.first_token(predictor.ttft(tokens, 4, 1000), ttft, predictor.ttft_pace())
+        predictor.tokens(predictor.itl(4, 1000), itl, predictor.itl_pace())
     assert predictor.ttft(500, 4, 1000) == pytest.approx(truth * ideal.ttft(500, 4, 1000), rel=0.02)
     assert predictor.itl(4, 1000) == pytest.approx(truth * ideal.itl(4, 1000), rel=0.02)
-    errors = predictor.errors()
-    assert errors is not None
-    assert errors[0] < 0.02
+    for errors in (predictor.ttft_errors, predictor.tpot_errors):
+        median, _, bias = errors.told()
+        assert median is not None
+        assert bias is not None
+        assert median < 0.02
+
+
+@settings(max_examples=20)
+@given(truth=st.floats(0.3, 4.0), under_way=st.integers(1, 400))
+def test_factors_do_not_swing_where_answers_take_long(truth: float, under_way: int) -> None:
+    """What came is told only after so many more predictions: it is never overdone, whatever the delay."""
+    predictor = Predictor(PROFILE, StepTime(PROFILE), Common())
+    made: list[tuple[float, float]] = []
+    for _ in range(3000):
+        made.append((predictor.itl(4, 1000), predictor.itl_pace()))
+        if len(made) > under_way:
+            predictor.tokens(made[0][0], truth * made[0][0] / made[0][1], made[0][1])
+            predictor.first_token(made[0][0], truth * made[0][0] / made[0][1], made[0][1])
+            made.pop(0)
+        for pace in (predictor.itl_pace(), predictor.ttft_pace()):
+            assert min(1.0, truth) * 0.98 <= pace <= max(1.0, truth) * 1.02
+    assert predictor.itl_pace() == pytest.approx(truth, rel=0.01)
 
 
 def test_errors_are_not_told_before_enough_is_known() -> None:
     predictor = Predictor(PROFILE, StepTime(PROFILE), Common())
     for _ in range(19):
-        predictor.first_token(1.0, 2.0)
-    assert predictor.errors() is None
-    predictor.first_token(1.0, 2.0)
-    assert list(predictor.errors() or ()) == pytest.approx([0.5, 0.5], rel=0.02)
-    assert predictor.bias == pytest.approx(-0.5)
+        predictor.first_token(1.0, 2.0, 1.0)
+    assert predictor.ttft_errors.told() == (None, None, None)
+    predictor.first_token(1.0, 2.0, 1.0)
+    assert predictor.ttft_errors.told() == pytest.approx([0.5, 0.5, -0.5], rel=0.02)
+    assert predictor.tpot_errors.told() == (None, None, None)
 
 
 def service_of(num_replicas: int) -> Service:

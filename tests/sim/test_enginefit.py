@@ -62,6 +62,39 @@ def test_a_known_engine_is_found_again() -> None:
     assert errors.worst(errors.itl) < 0.15
 
 
+def only_means(run: EngineRun) -> EngineRun:
+    """As a gateway's log has it: of an answer's gaps nothing but their mean."""
+    seen = [
+        msgspec.structs.replace(each, gaps=(), tpot=sum(each.gaps) / len(each.gaps) if each.gaps else 0.0)
+        for each in run.seen
+    ]
+    return EngineRun(run.name, tuple(seen))
+
+
+def test_means_are_held_against_means() -> None:
+    """Single gaps vary more than answers' means of them: the engine that was seen is not off by anything."""
+    errors = errors_of(only_means(answered(asked("busy", 60, 0.1, 1))), TRUE)
+    assert [ours for _, _, ours in errors.itl] == pytest.approx([theirs for _, theirs, _ in errors.itl])
+
+
+def test_a_busy_log_tells_lengths_and_company_apart() -> None:
+    """At four fifths of what the engine serves, from a start far off: near saturation a dear token makes queues."""
+    log = only_means(answered(asked("log", 600, 0.13, 5)))
+    found = fit(
+        [log], msgspec.structs.replace(TRUE, decode=StepCoefficients(a=1.0), mixed=StepCoefficients(a=1.0)), 180
+    )
+    assert found.loss < 0.03
+    assert 60 < found.num_evaluations <= 195
+    ours, theirs = StepTime(found.profile), StepTime(TRUE)
+    for num in (2, 5, 8):
+        assert ours.decode(num, 900 * num) == pytest.approx(theirs.decode(num, 900 * num), rel=0.12)
+    for tokens in (300, 1200):
+        assert unloaded_ttft(found.profile, tokens) == pytest.approx(unloaded_ttft(TRUE, tokens), rel=0.12)
+    later = errors_of(only_means(answered(asked("later", 400, 0.13, 6))), found.profile)
+    assert later.worst(later.ttft) < 0.1
+    assert later.worst(later.itl) < 0.1
+
+
 def test_the_frontend_is_told_from_steps() -> None:
     """What a request spends outside of steps delays nobody else's tokens: runs with company tell it from a step's a."""
     true = msgspec.structs.replace(TRUE, frontend=0.006)
