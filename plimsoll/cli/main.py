@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "tails": "Show P50, P95 and P99 with intervals by any labels and over time; P99 ÷ P50 first.",
     "capability": "Show what replicas and models can do: steady speed, stalls, and their place between quality and "
     "latency.",
+    "predictions": "Show by replica how far predicted times to first token and between tokens were off from what came.",
     "diagnose": "Say why requests were slow: who was crowded out by whom, since when, and the likeliest root cause.",
     "analyze": "Report tails and causes from logs of others: OTLP spans, Envoy, vLLM, LiteLLM, llama-server, CSV …",
     "explain": "Explain one request: what happened when, where its time went, who was beside it, what it broke.",

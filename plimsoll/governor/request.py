@@ -96,8 +96,7 @@ class Request:
         self.due_at = inf  # to be dispatched by then, where the rules ask
         self.late = False  # it was not
         self.sheddable = False  # leaves the queue before others do
-        self.pool_index = -1
-        self.lane = 0  # its queue within the pool
+        self.pool_index, self.lane = -1, 0  # … and which queue within the pool
         self.queued_at = 0.0
         self.expire_at = inf
         self.bypassed = 0  # later, smaller ones that passed it
@@ -116,7 +115,7 @@ class Request:
         self.cached_estimate = 0  # prompt tokens that the replica should hold already …
         self.cached_from = ""  # … by what was "sent" there or by its "events"; "": nothing is known of its prefix
         self.predicted_ttft = self.predicted_itl = 0.0  # s after dispatch; 0: not predicted
-        self.ttft_pace = self.itl_pace = 1.0  # what these were multiplied by
+        self.ttft_pace = self.itl_pace = 1.0  # what they were multiplied by
         self.charged = 0.0  # on the tenant's virtual counter
         self.dispatched_at = self.first_token_at = 0.0
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …

@@ -3,11 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from plimsoll.engine import profiles
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.engine.steptime import StepTime
-from plimsoll.governor.decisions import Dispatch
+from plimsoll.governor.decisions import Dispatch, Settle
 from plimsoll.governor.events import PolicyChanged
 from plimsoll.governor.governor import Governor
 from plimsoll.governor.predicting import Common, Predictor
@@ -69,6 +70,25 @@ def test_errors_are_not_told_before_enough_is_known() -> None:
     predictor.first_token(1.0, 2.0, 1.0)
     assert predictor.ttft_errors.told() == pytest.approx([0.5, 0.5, -0.5], rel=0.02)
     assert predictor.tpot_errors.told() == (None, None, None)
+
+
+def test_what_was_foreseen_is_kept_beside_what_came() -> None:
+    service = service_of(1)
+    dispatch = only(Dispatch, service.ask(41.0, prompt=400, output=100))
+    predictor = Predictor(PROFILE, StepTime(PROFILE), Common())
+    service.first(41.2, dispatch.request_id)
+    row = only(Settle, service.done(42.0, dispatch.request_id, output=100, began=41.2)).record
+    assert row.predicted_ttft == pytest.approx(predictor.ttft_now(400, 0, 0, 0, START + 41.0))
+    assert row.predicted_tpot == pytest.approx(predictor.itl(1, 400))
+    refused = only(Settle, service.ask(43.0, prompt=400, output=100, tenant="nobody")).record
+    assert (refused.predicted_ttft, refused.predicted_tpot) == (None, None)
+
+
+def test_a_frontends_time_is_part_of_what_is_foreseen() -> None:
+    slow = structs.replace(PROFILE, frontend=0.25)
+    with_it, without = (Predictor(each, StepTime(each), Common()) for each in (slow, PROFILE))
+    assert with_it.ttft(400, 2, 800) == pytest.approx(without.ttft(400, 2, 800) + 0.25)
+    assert with_it.ttft_now(400, 0, 2, 800, 1.0) == pytest.approx(without.ttft_now(400, 0, 2, 800, 1.0) + 0.25)
 
 
 def service_of(num_replicas: int) -> Service:

@@ -91,6 +91,8 @@ def request_attributes(record: Record, tenant: str = TENANT) -> list[KeyValue]:
             "plimsoll.queued": record.queued_for,
             "plimsoll.plugin_time": record.plugin_time,
             "plimsoll.plugins": record.plugins,
+            "plimsoll.predicted_ttft": record.predicted_ttft,
+            "plimsoll.predicted_tpot": record.predicted_tpot,
             "plimsoll.client_stall": record.client_stall or None,
             "plimsoll.upstream": record.upstream_time,
             "plimsoll.broken_objectives": broken,
