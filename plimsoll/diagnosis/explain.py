@@ -189,6 +189,11 @@ def _told(record: Record) -> Iterator[str]:
         yield f"a second replica was asked beside the first: it {HEDGES.get(record.hedge, record.hedge)}"
     if record.plugins:
         yield f"plugins were asked: {record.plugins.replace(',', ', ')}"
+    if record.predicted_ttft is not None:
+        tpot = (
+            "" if record.predicted_tpot is None else f", a token after it in {format_duration(record.predicted_tpot)}"
+        )
+        yield f"foreseen at dispatch: its first token within {format_duration(record.predicted_ttft)}{tpot}"
     if record.prompt_entropy is not None:
         yield f"its prompt holds {record.prompt_entropy:.1f} bits a byte (little: it repeats itself)"
     for side, rtt, again in (

@@ -36,6 +36,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     rows[151] = replace(
         rows[151], session="night-build", prefill="http://prefill-1", hedge="won", prompt_entropy=3.25,
+        predicted_ttft=0.25, predicted_tpot=0.04,
         engine_rtt=0.0015, engine_retransmits=2, client_rtt=0.08, client_retransmits=0,
     )  # fmt: skip
     for row in rows:
@@ -93,6 +94,7 @@ def test_columns_that_not_every_row_has_are_shown_where_they_are(home: Path, ins
     data = json.loads(inside("explain", str(home), ours, "--json").stdout)
     assert data["also"] == {
         "session": "night-build", "prefill": "http://prefill-1", "hedge": "won", "prompt_entropy": 3.25,
+        "predicted_ttft": 0.25, "predicted_tpot": 0.04,
         "engine_rtt": 0.0015, "engine_retransmits": 2, "client_rtt": 0.08, "client_retransmits": 0,
     }  # fmt: skip
     text = " ".join(inside("explain", str(home), ours).stdout.split())
@@ -101,6 +103,7 @@ def test_columns_that_not_every_row_has_are_shown_where_they_are(home: Path, ins
         "computed on http://prefill-1",
         "it was first, and answered it",
         "3.2 bits a byte",
+        "its first token within 250ms, a token after it in 40ms",
         "to the engine: round trip 1.5ms, 2 segments sent again",
         "to the client: round trip 80ms, 0 segments sent again",
     ):
