@@ -16,9 +16,9 @@ def show(found: Capabilities, console: Console) -> None:
         console.print("No stream of two tokens and more ended in this log's last week.")
         return
     replicas = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name in ("pool", "replica"):
-        replicas.add_column(name, no_wrap=True)
-    for name in ("streams", "hours", "tokens/s", "variation", "gaps > 500 ms", ""):
+    replicas.add_column("pool", no_wrap=True)
+    replicas.add_column("replica", overflow="fold")  # what has to give on a narrow terminal
+    for name in ("streams", "hours", "tokens/s", "variation", "gaps >\n500 ms", ""):
         replicas.add_column(name, justify="right", no_wrap=True)
     for one in found.replicas:
         replicas.add_row(
@@ -35,10 +35,8 @@ def show(found: Capabilities, console: Console) -> None:
     models = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for name in ("pool", "model"):
         models.add_column(name, no_wrap=True)
-    for name in ("quality", "time a token", "P99", "P99 TTFT", "gaps > 500 ms"):
+    for name in ("quality", "time a\ntoken", "its\nP99", "P99 of\nTTFT", "gaps >\n500 ms"):
         models.add_column(name, justify="right", no_wrap=True)
-    models.add_column("place")
-    models.add_column("serves")
     for model in found.models:
         models.add_row(
             escape(model.pool),
@@ -48,10 +46,10 @@ def show(found: Capabilities, console: Console) -> None:
             _time(model.tpot_p99),
             _time(model.ttft_p99),
             _share(model.stall_ratio),
-            _place(model),
-            escape(_serves(model)),
         )
     console.print(models)
+    for model in found.models:
+        console.print(f"  {escape(model.pool)}: {_place(model)}{escape(_serves(model))}")
 
 
 def _share(value: float | None) -> str:
@@ -63,9 +61,8 @@ def _time(value: float | None) -> str:
 
 
 def _serves(model: ModelCapability) -> str:
-    told = [f"{', '.join(model.serves)} first"] if model.serves else []
-    told += [f"as the small model of {', '.join(model.small_for)}"] if model.small_for else []
-    return "; ".join(told) or "–"
+    told = f"; serves {', '.join(model.serves)} first" if model.serves else ""
+    return told + (f"; is the small model of {', '.join(model.small_for)}" if model.small_for else "")
 
 
 def _place(model: ModelCapability) -> str:

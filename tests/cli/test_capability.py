@@ -69,8 +69,8 @@ def test_whom_a_model_serves(plimsoll: Inside, tmp_path: Path) -> None:
     assert (chat["serves"], chat["small_for"]) == (["gold"], [])
     assert (lite["serves"], lite["small_for"]) == (["bronze"], ["chat"])
     table = plimsoll("capability", str(tmp_path)).stdout
-    assert "gold first" in table
-    assert "bronze first; as the" in table
+    assert "chat: on the front; serves gold first" in table
+    assert "lite: on the front; serves bronze first; is the small model of chat" in table
 
 
 def test_a_log_without_streams_says_so(plimsoll: Inside, tmp_path: Path) -> None:
