@@ -8,7 +8,8 @@ back, and one numbered -1 ends them. Needs the extra `kv-events` (pyzmq).
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
@@ -16,12 +17,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from plimsoll.errors import UsageError
-from plimsoll.gateway.kvfollow import Follower, no_replay
+from plimsoll.gateway.kvfollow import Follower
 from plimsoll.gateway.kvpool import PoolCaches
 from plimsoll.policy.policy import Policy, Pool
 
 POLL: Final = 0.2  # s; so long closing may take
 REPLAY_WAIT: Final = 0.5  # s for the next message of a replay
+REPLAYS: Final = 8  # further questions for what got lost on the way
 LAST: Final = b"\xff" * 8
 _log = logging.getLogger("plimsoll.gateway")
 
@@ -130,14 +132,24 @@ class _Ear:
             self.source.follower.broke()
             return False
 
-    def replay(self, first: int) -> list[tuple[int, bytes]] | None:
-        """See `kvfollow.Replay`."""
+    def replay(self, first: int) -> Iterator[tuple[int, bytes]] | None:
+        """See `kvfollow.Replay`. An engine's socket drops what its queue has no room for: that is asked for again."""
         if not self.source.replay:
-            return no_replay(first)
+            return None
+        told = self._ask(first)
+        for _ in range(REPLAYS):
+            gap = _first_gap(told) if told is not None else None
+            if told is None or gap is None:
+                break
+            told = told[:gap] + (self._ask(told[gap - 1][0] + 1) or told[gap:])
+        return None if told is None else _one_by_one(told)
+
+    def _ask(self, first: int) -> list[tuple[int, bytes]] | None:
         zmq = self._zmq
         told: list[tuple[int, bytes]] = []
         asking = self._context.socket(zmq.DEALER)
         asking.linger = 0
+        asking.rcvhwm = 0
         asking.rcvtimeo = int(1000 * REPLAY_WAIT)
         try:
             asking.connect(self.source.replay)
@@ -158,6 +170,21 @@ class _Ear:
         self.socket.disable_monitor()
         self.monitor.close()
         self.socket.close()
+
+
+def _first_gap(told: list[tuple[int, bytes]]) -> int | None:
+    """The place before which messages are missing; None: none are."""
+    for place in range(1, len(told)):
+        if told[place][0] != told[place - 1][0] + 1:
+            return place
+    return None
+
+
+def _one_by_one(told: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Between two messages others may run: taking a whole replay takes seconds."""
+    for message in told:
+        time.sleep(0)
+        yield message
 
 
 def _open(zmq: Any, context: Any, source: Source) -> _Ear | None:

@@ -5,7 +5,7 @@ then, or since a message that said all was cleared, has been taken. After a loss
 is forgotten (what was lost may have been removals), and what is learnt from then on is less than there is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 
 import msgspec
@@ -13,11 +13,11 @@ import msgspec
 from plimsoll.gateway.kvindex import EngineBlocks
 from plimsoll.gateway.kvwire import Batch, Cleared, Removed, Stored, decode
 
-Replay = Callable[[int], list[tuple[int, bytes]] | None]
+Replay = Callable[[int], Iterable[tuple[int, bytes]] | None]
 """(first number) → the messages from there on that the engine still has, in their order; None: it cannot be asked."""
 
 
-def no_replay(first: int) -> list[tuple[int, bytes]] | None:
+def no_replay(first: int) -> Iterable[tuple[int, bytes]] | None:
     """Of an engine that keeps none."""
     return None
 

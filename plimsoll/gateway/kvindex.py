@@ -14,7 +14,7 @@ from xxhash import xxh3_64_intdigest
 
 from plimsoll.gateway.kvwire import Removed, Stored
 
-MOST_BLOCKS: Final = 262_144  # of one engine: 4M tokens at 16 a block, some 80 MB here; what is beyond is not known
+MOST_BLOCKS: Final = 262_144  # of one engine: 4M tokens at 16 a block, 55 MB here; what is beyond is not known
 TOKEN_BYTES: Final = 4
 EXPECTED_FOR: Final = 2.0  # s, up to twice that: so long a block that was sent counts as held until events say so
 WHOLE_PREFIX: Final = frozenset({"full_attention", "mla_attention", "sink_full_attention"})

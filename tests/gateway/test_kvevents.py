@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from plimsoll.emulator.kvevents import KvPublisher, stored
 from plimsoll.gateway.kvevents import KvEvents
 from plimsoll.gateway.kvfollow import Follower
+from plimsoll.policy.beside import ExactPrefixes
 from plimsoll.policy.document import examine, parse
 from plimsoll.policy.policy import Policy, Pool
 from tests.gateway.liveapp import CHAT, policy_for, running
@@ -145,3 +147,28 @@ def test_the_policy_names_an_endpoint_a_replica() -> None:
 )
 def test_what_cannot_be_listened_to_is_told(engine: str, endpoints: str) -> None:
     assert any(fault.path.startswith("pools[0].kv_events") for fault in examine(POOL % (engine, endpoints)).faults)
+
+
+def test_a_long_replay_comes_whole() -> None:
+    """An engine's socket drops what its queue has no room for; what was dropped is asked for again."""
+    pytest.importorskip("zmq")
+    publisher, num = KvPublisher(), 6000
+    for number in range(num):
+        publisher.publish([stored((number + 1,), 0, 1, [number] * 16, 16)])
+    pool = Pool("chat", "m", "vllm", ("http://r1",), kv_events=(publisher.endpoint,))
+    rules = ExactPrefixes(replay=(publisher.replay_endpoint,))
+    listener = KvEvents(lambda replicas: None)
+    try:
+        listener.take(Policy(pools=(msgspec.structs.replace(pool, exact_prefixes=rules),)))
+        (follower,) = listener.caches["chat"].followers["http://r1"]
+        deadline = time.monotonic() + 60.0
+        number = num
+        while not (follower.whole and follower.blocks is not None and len(follower.blocks) >= num):
+            assert time.monotonic() < deadline
+            publisher.publish([stored((number + 1,), 0, 1, [number] * 16, 16)])  # what it replays from may still grow
+            number += 1
+            time.sleep(0.05)
+        assert follower.num_lost == 0
+    finally:
+        listener.close()
+        publisher.close()
