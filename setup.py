@@ -21,10 +21,10 @@ MODE = os.environ.get("PLIMSOLL_COMPILE", "auto")
 ROOT = Path(__file__).parent
 GOVERNOR = (
     "adapters admission attempts baseline classes counts degradation dispatching endings estimates floors flowcontrol "
-    "fronts governor hedgebudget hedging keeping kvuse lifecycle limits lines matrix months outliers oversubscription "
-    "placing plugins pool poolsizing predicting preferring prefill prefiller prefilling prefixes promises promptfloors "
-    "queueing register replicas request routing saturation settlement shedding slotline speculating steady stepclock "
-    "tenants tiers timers turns upkeep servicefloors"
+    "fronts governor hedgebudget hedging keeping kvuse learned lifecycle limits lines matrix months outliers "
+    "oversubscription placing plugins pool poolsizing predicting preferring prefill prefiller prefilling prefixes "
+    "promises promptfloors queueing register replicas request routing saturation servicefloors settlement shedding "
+    "slotline speculating steady stepclock tenants tiers timers turns upkeep"
 )
 SIM = (
     "agenda asking batch bound checks chunks disaggregated due engine engines enginequeue fitting fleet flight gaps "

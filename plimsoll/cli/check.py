@@ -47,9 +47,9 @@ def check(
         sys.exit(1)
 
 
-def _wrong_with_profile(name: str, overrides: str) -> str:
+def _wrong_with_profile(name: str, overrides: str, predictor: str) -> str:
     try:
-        profiles.load(name, overrides)
+        profiles.load(name, overrides, predictor)
     except ProfileError as error:
         return str(error)
     return ""

@@ -43,6 +43,8 @@ COMMANDS: dict[str, str] = {
     "sweep": "Simulate a grid of policies or workloads to one table; a stopped sweep goes on where it was.",
     "compare": "Compare two runs, or a run and a live log: what differs, by how much, and is it more than luck?",
     "calibrate": "Fit an engine profile to a request log or to step timings, and print how well it fits.",
+    "learn": "Learn from a pool's log how far off its predictions of TTFT are, and keep that where it wins on held-out "
+    "data.",
     "ledger": "Prove that the ledger balances and agrees with the log, or rebuild it from the log.",
     "project": "Bring the ledger and the request log's Parquet files up to the journal of a data directory.",
     "otel": "Send a data directory's requests and decisions to an OpenTelemetry collector: traces, logs, metrics.",

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.engine import learned
+from plimsoll.engine.learned import LearnedProfile, with_model
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.profilerules import FEATURES, faults_of
 from plimsoll.errors import ProfileError
@@ -26,14 +28,15 @@ def of_policy(policy: Policy) -> dict[str, EngineProfile]:
 
 def of_pool(pool: Pool) -> EngineProfile:
     """The profile that a pool names, with what it overrides. Raises ProfileError."""
-    return load(pool.profile or "", pool.overrides)
+    return load(pool.profile or "", pool.overrides, pool.predictor)
 
 
-def load(name_or_path: str, overrides: str = "") -> EngineProfile:
+def load(name_or_path: str, overrides: str = "", predictor: str = "") -> EngineProfile:
     """The profile of that name, or of that YAML file where the text ends in .yaml or .yml.
 
     `overrides` is a JSON object laid over it: a section is merged key by key, and switched off by "off" or false.
-    Raises ProfileError where there is none (the known names are told) or where it breaks a rule (all are told).
+    `predictor` is a file that `plimsoll learn` made for it. Raises ProfileError where there is none (the known names
+    are told) or where it breaks a rule (all are told).
     """
     is_file = name_or_path.endswith((".yaml", ".yml"))
     path = Path(name_or_path) if is_file else SHIPPED / f"{name_or_path}.yaml"
@@ -47,7 +50,16 @@ def load(name_or_path: str, overrides: str = "") -> EngineProfile:
         if is_file:
             raise ProfileError(f"{name_or_path}: {error.strerror}") from error
         raise ProfileError(f"no profile named {name_or_path!r}; known: {', '.join(names())}") from error
-    return parse(text, str(path) if is_file else name_or_path, overrides)
+    profile = parse(text, str(path) if is_file else name_or_path, overrides)
+    return _with_predictor(profile, predictor) if predictor else profile
+
+
+def _with_predictor(profile: EngineProfile, path: str) -> LearnedProfile:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ProfileError(f"{path}: {error.strerror}") from error
+    return with_model(profile, learned.parse(data, path), path)
 
 
 def parse(text: str, source: str, overrides: str = "") -> EngineProfile:

@@ -8,13 +8,14 @@ from plimsoll.governor.hedgebudget import watch
 from plimsoll.governor.keeping import is_kept
 from plimsoll.governor.lifecycle import DISPATCH, ENQUEUE, QUEUED, REQUEUE
 from plimsoll.governor.pool import Pool
+from plimsoll.governor.predicting import Predictor
 from plimsoll.governor.preferring import due_at
 from plimsoll.governor.prefilling import leave_prefiller, send_to_prefiller
 from plimsoll.governor.queueing import charge_for
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import Replica
 from plimsoll.governor.request import Request
-from plimsoll.governor.routing import choose
+from plimsoll.governor.routing import choose, facts_of
 from plimsoll.governor.saturation import holds
 from plimsoll.governor.shedding import Sheddable
 from plimsoll.governor.timers import Timers
@@ -244,15 +245,9 @@ class Dispatcher:
         request.replica_name = replica.name
         request.dispatched_at = at
         if request.prefiller is not None:
-            request.predicted_ttft = request.predicted_itl = 0.0
+            request.predicted_ttft = request.predicted_itl = request.learned_ttft = request.late_ttft = 0.0
         elif replica.predictor is not None:
-            running, context = replica.num_in_flight, replica.context
-            pending = replica.pending_prompt
-            predictor, own = replica.predictor, request.pending_prompt
-            request.predicted_ttft = predictor.ttft_now(own, pending, running, context, at)
-            predictor.clock.sent(own)
-            request.predicted_itl = predictor.itl(running + request.num_choices, context + request.prompt_tokens)
-            request.ttft_pace, request.itl_pace = predictor.ttft_pace(), predictor.itl_pace()
+            _predict(pool, replica, replica.predictor, request, at)
         if replica.loaded is not None and request.adapter:
             replica.loaded.sent(request.adapter)
         request.report = replica.report
@@ -278,6 +273,20 @@ class Dispatcher:
         if pool.num_waiting:
             pool.lending.service.charged(request.lane, charged)
             earn_credit(pool, request.lane, charged)
+
+
+def _predict(pool: Pool, replica: Replica, predictor: Predictor, request: Request, at: float) -> None:
+    """Note what is predicted of a request on a replica that is about to book it."""
+    running, context, own = replica.num_in_flight, replica.context, request.pending_prompt
+    request.predicted_ttft = predictor.ttft_now(own, replica.pending_prompt, running, context, at)
+    request.learned_ttft = request.late_ttft = 0.0
+    if replica.learned is not None:
+        facts = facts_of(replica, request.predicted_ttft, own, request.cached_estimate, at)
+        request.learned_ttft = replica.learned.ttft(facts)
+        request.late_ttft = 0.0 if pool.hedges is None else replica.learned.late_ttft(facts)
+    predictor.clock.sent(own)
+    request.ttft_pace, request.itl_pace = predictor.ttft_pace(), predictor.itl_pace()
+    request.predicted_itl = predictor.itl(running + request.num_choices, context + request.prompt_tokens)
 
 
 def _fullness(replica: Replica) -> tuple[float, int]:

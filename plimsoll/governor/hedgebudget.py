@@ -54,6 +54,6 @@ def watch(hedges: HedgeBudget, timers: Timers, request: Request, at: float) -> N
     hedges.earned(request.charged)
     if not request.streaming:
         return
-    patience = hedges.patience(request.predicted_ttft)
+    patience = hedges.patience(request.late_ttft or request.predicted_ttft)
     if patience is not None:
         heappush(timers.looks, (at + patience, request.sequence, request.attempts, request))

@@ -44,7 +44,7 @@ class Hedging:
         """Of two places the other one is given back; when a first token came is learnt in any case."""
         twin, hedges = request.twin, pool.hedges
         if hedges is not None:
-            hedges.first_token(request.predicted_ttft, event.at - request.dispatched_at)
+            hedges.first_token(request.late_ttft or request.predicted_ttft, event.at - request.dispatched_at)
         if twin is None and not event.hedge:
             return
         if twin is None:
@@ -59,7 +59,8 @@ class Hedging:
                 second.predictor.first_token(twin.predicted_ttft, event.at - twin.dispatched_at, twin.ttft_pace)
         self.one_left(pool, request, hedge_left=event.hedge)
         request.hedge = "won" if event.hedge else "lost"
-        request.predicted_ttft = 0.0 if event.hedge else request.predicted_ttft
+        if event.hedge:
+            request.predicted_ttft = request.learned_ttft = 0.0
         if hedges is not None:
             hedges.num_won += event.hedge
         self._dispatcher.fill(pool, first if event.hedge else second, event.at)

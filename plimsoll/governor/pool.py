@@ -11,6 +11,7 @@ from plimsoll.governor.classes import Classes
 from plimsoll.governor.degradation import BATCH_OF_ONE, Ladder
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.hedgebudget import HedgeBudget
+from plimsoll.governor.learned import Forests, Learned, forests_of
 from plimsoll.governor.oversubscription import Oversubscription
 from plimsoll.governor.predicting import Common, Predictor
 from plimsoll.governor.prefill import PromptPace
@@ -55,14 +56,14 @@ class Pool:
         self.baseline = Baseline(None)
         self.prompt_pace = PromptPace()
         self.common = Common()
+        self._forests: Forests | None = None  # what a log has taught of how engines differ from the profile
         self.classes: Classes | None = None
         self.hedges: HedgeBudget | None = None  # None: nobody is asked twice
         self.num_waiting = self.num_in_flight = 0
         self.pressed_since = 0.0  # from when on somebody has been waiting
         self.turn = 0  # of round robin
         self.context: int | None = None  # tokens of prompt and output that fit; None: nobody said
-        self.prompt_from = 0
-        self.prompt_below = UNLIMITED
+        self.prompt_from, self.prompt_below = 0, UNLIMITED
         self._shares: list[float] = []
         self._reserve_kv = True
         self.oversubscription = Oversubscription()
@@ -89,6 +90,7 @@ class Pool:
         rules = whole.scheduling
         if profile != self.profile:  # what was learnt is how the engine differs from its profile
             self.common = Common()
+            self._forests = forests_of(profile)
             for replica in self.replicas:
                 replica.predictor = None
                 for request in replica.in_flight.values():
@@ -144,9 +146,10 @@ class Pool:
 
     def _predict_for(self, replica: Replica) -> None:
         if self.routing != "predicted" or self.steps is None or self.profile is None:
-            replica.predictor = None
+            replica.predictor = replica.learned = None
         elif replica.predictor is None:
             replica.predictor = Predictor(self.profile, self.steps, self.common)
+            replica.learned = None if self._forests is None else Learned(self._forests)
 
     def _adapt(self, replica: Replica) -> None:
         """Remember adapters where the pool serves any; loading one costs what the profile says, else about a second."""

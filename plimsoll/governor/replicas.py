@@ -13,6 +13,7 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.governor.adapters import LoadedAdapters
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.floors import Floors
+from plimsoll.governor.learned import Learned
 from plimsoll.governor.predicting import Predictor
 from plimsoll.governor.request import Request
 
@@ -58,6 +59,7 @@ class Replica:
         self.num_drafted_anyway = 0  # answers for which it drafted though it was asked not to
         self.loaded: LoadedAdapters | None = None  # where the pool serves LoRA adapters
         self.predictor: Predictor | None = None  # where routing goes by prediction
+        self.learned: Learned | None = None  # … and a log has taught what its profile does not know
         # capacity
         self.in_blocks = False
         self.block_size = 0  # tokens; 0: not known

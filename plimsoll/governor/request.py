@@ -97,8 +97,7 @@ class Request:
         self.late = False  # it was not
         self.sheddable = False  # leaves the queue before others do
         self.pool_index, self.lane = -1, 0  # … and which queue within the pool
-        self.queued_at = 0.0
-        self.expire_at = inf
+        self.queued_at, self.expire_at = 0.0, inf
         self.bypassed = 0  # later, smaller ones that passed it
         self.kept_index = -1  # the replica that keeps room for it, once it has been passed often enough
         self.tried = self.attempts = 0  # bit mask of the replicas that failed it; how often it was sent
@@ -114,8 +113,9 @@ class Request:
         self.holders: Holders | None = None  # who holds its prefix, while it is being routed
         self.cached_estimate = 0  # prompt tokens that the replica should hold already …
         self.cached_from = ""  # … by what was "sent" there or by its "events"; "": nothing is known of its prefix
-        self.predicted_ttft = self.predicted_itl = 0.0  # s after dispatch; 0: not predicted
-        self.ttft_pace = self.itl_pace = 1.0  # what they were multiplied by
+        self.predicted_ttft = self.predicted_itl = 0.0  # s after dispatch, by step times; 0: not predicted; by a log: …
+        self.learned_ttft = self.late_ttft = 0.0  # … median, 90 % quantile
+        self.ttft_pace = self.itl_pace = 1.0  # what step times were multiplied by
         self.charged = 0.0  # on the tenant's virtual counter
         self.dispatched_at = self.first_token_at = 0.0
         self.report: ReplicaReport | None = None  # the replica's last word at dispatch …
@@ -178,6 +178,7 @@ class Request:
         self.cached_estimate, self.cached_from = twin.cached_estimate, twin.cached_from
         self.predicted_ttft, self.predicted_itl = twin.predicted_ttft, twin.predicted_itl
         self.ttft_pace, self.itl_pace = twin.ttft_pace, twin.itl_pace
+        self.learned_ttft, self.late_ttft = twin.learned_ttft, twin.late_ttft
         self.report, self.report_age = twin.report, twin.report_age
 
     def booked_until(self, tokens: int) -> int:

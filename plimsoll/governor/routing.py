@@ -9,6 +9,7 @@ index, so that equal histories route equally.
 from typing import Final
 
 from plimsoll.governor.admission import NO, fits
+from plimsoll.governor.learned import facts_at, told
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.prefixes import Holders
 from plimsoll.governor.replicas import Replica
@@ -120,12 +121,23 @@ def _cost(pool: Pool, replica: Replica, request: Request, cached: int, at: float
         context = replica.context + request.prompt_tokens
         own, pending = max(1, request.prompt_tokens - cached), replica.pending_prompt
         ttft = predictor.ttft_now(own, pending, replica.num_in_flight, replica.context, at)
+        if replica.learned is not None:
+            ttft = replica.learned.ttft(facts_of(replica, ttft, own, cached, at))
         itl = predictor.itl(sequences, context)
         return (ttft + output * itl) * _slow_start(replica, at)
     if pool.steps is None:
         return prompt + DECODE_WEIGHT * output * sequences
     step = pool.steps.decode(sequences, replica.context + request.prompt_tokens)
     return prompt * pool.prompt_token_time + output * step
+
+
+def facts_of(replica: Replica, predicted: float, own: int, cached: int, at: float) -> list[float]:
+    """What is known of a request that would be sent there now, of whose prompt so many tokens are to be computed."""
+    slowness = 0.0 if replica.predictor is None else replica.predictor.slowness
+    return facts_at(
+        predicted, own, cached, pending=replica.pending_prompt, running=replica.num_in_flight,
+        context=replica.context, slowness=slowness, reported=told(replica.report), report_age=at - replica.reported_at,
+    )  # fmt: skip
 
 
 class Considered:
@@ -158,6 +170,8 @@ def considered(pool: Pool, replica: Replica, request: Request, at: float) -> Con
     if replica.predictor is not None:
         ahead = replica.pending_prompt + max(1, request.prompt_tokens - held)
         ttft = replica.predictor.ttft(ahead, replica.num_in_flight, replica.context)
+        if replica.learned is not None:
+            ttft = replica.learned.ttft(facts_of(replica, ttft, ahead - replica.pending_prompt, held, at))
     return Considered(right, held, cost, ttft)
 
 

@@ -190,7 +190,7 @@ class Settler:
             "" if checked is None else checked.told,
             request.cached_estimate if dispatched and request.cached_from else None,
             request.cached_from if dispatched else "",
-            request.predicted_ttft or None, request.predicted_itl or None,
+            request.learned_ttft or request.predicted_ttft or None, request.predicted_itl or None,
         )
         # fmt: on
 

@@ -248,6 +248,8 @@ def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> Repli
     slots = replica.slot_room
     predictor = replica.predictor
     ttft = _UNTOLD if predictor is None else predictor.ttft_errors.told()
+    if replica.learned is not None:
+        ttft = replica.learned.errors.told()
     tpot = _UNTOLD if predictor is None else predictor.tpot_errors.told()
     return ReplicaState(
         replica.name,
@@ -267,9 +269,7 @@ def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> Repli
         None if report is None else at - report.reported_at,
         None if slots is None else dict(zip(names, slots.floors, strict=False)),
         None if slots is None else dict(zip(names, slots.used, strict=False)),
-        ttft[0],
-        ttft[1],
-        ttft[2],
+        *ttft,
         replica.num_ejected,
         replica.block_size,
         max(0.0, replica.backoff_until - at),
@@ -282,9 +282,7 @@ def _replica(pool: Pool, replica: Replica, names: list[str], at: float) -> Repli
         None if replica.loaded is None else replica.loaded.names(),
         replica.variation,
         replica.num_drafted_anyway,
-        tpot[0],
-        tpot[1],
-        tpot[2],
+        *tpot,
     )
 
 

@@ -135,11 +135,12 @@ class Pool(Struct, frozen=True):
     adaptive: Adaptive | None = None  # None: it has its own replicas
     overrides: str = ""  # JSON: what differs from the profile, section by section; "" where nothing does
     exact_prefixes: ExactPrefixes | None = None  # None: by what was sent where
+    predictor: str = ""  # file with what a log taught of predictions by the profile (`plimsoll learn`); "": nothing
 
     @property
     def engine_profile(self) -> str:
-        """What its engine profile is known by: pools that override it differently have different ones."""
-        return f"{self.profile} {self.overrides}" if self.profile and self.overrides else self.profile or ""
+        """What its engine profile is known by: other overrides or another predictor make another one."""
+        return " ".join([each for each in (self.profile, self.overrides, self.predictor) if each and self.profile])
 
 
 class Trigger(Struct, frozen=True):

@@ -33,8 +33,8 @@ _MAY_TELL_CAPACITY: Final = frozenset({Engine.LLAMACPP, Engine.TGI})
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-ProfileCheck = Callable[[str, str], str]
-"""(name, overrides) → what is wrong with that engine profile, "" for nothing. Profiles live in a room above."""
+ProfileCheck = Callable[[str, str, str], str]
+"""(name, overrides, predictor) → what is wrong with those, "" for nothing. Profiles live in a room above."""
 
 
 def read_pools(top: Section, profile_check: ProfileCheck | None = None) -> tuple[Pool, ...]:
@@ -46,9 +46,12 @@ def read_pools(top: Section, profile_check: ProfileCheck | None = None) -> tuple
     if not pools and not top.has("pools"):
         top.faults.warn("pools", top.line, "none: every model is unknown")
     for section, pool in zip(sections, pools, strict=True):
-        wrong = profile_check(pool.profile, pool.overrides) if profile_check and pool.profile else ""
-        if wrong:
+        if profile_check is None or pool.profile is None:
+            continue
+        if wrong := profile_check(pool.profile, pool.overrides, ""):
             section.fault("overrides" if pool.overrides else "profile", wrong)
+        elif pool.predictor and (wrong := profile_check(pool.profile, pool.overrides, pool.predictor)):
+            section.fault("predictor", wrong)
     _check_ranges(top, sections, pools)
     _check_aliases(sections, pools)
     check_sharing(sections, pools)
@@ -86,10 +89,13 @@ def _read_pool(section: Section, names: dict[str, int], urls: dict[str, str]) ->
         exact_prefixes=read_exact_prefixes(section),
         adaptive=read_adaptive(section),
         overrides=_read_overrides(section),
+        predictor=section.text("predictor"),
     )
     section.done()
     if pool.overrides and pool.profile is None:
         section.fault("overrides", "there is no profile to differ from", "give profile too")
+    if pool.predictor and pool.profile is None:
+        section.fault("predictor", "there is no profile whose predictions it could correct", "give profile too")
     if section.has("engine"):
         check_kv_events(section, pool)
     if section.has("tls") and pool.replicas and not any(url.startswith("https:") for url in pool.replicas):

@@ -7,7 +7,7 @@ from plimsoll.policy.policy import Adaptive, Pool
 from plimsoll.policy.section import Section
 
 _ADAPTIVE: Final = Adaptive("", 1)
-_ALIKE: Final = ("model", "engine", "profile", "overrides", "adapters", "engine_key", "tls")
+_ALIKE: Final = ("model", "engine", "profile", "overrides", "predictor", "adapters", "engine_key", "tls")
 """What a replica is; the rest is what a pool does with it."""
 
 

@@ -374,10 +374,10 @@ def test_an_engine_that_tells_no_capacity_needs_a_limit() -> None:
 def test_profiles_are_looked_at_where_somebody_can() -> None:
     text = TEXT.replace("h100-llama70b-tp4", "h1000")
     assert faults_of(text) == []
-    told = document.examine(text, lambda name, _: f"no profile named {name!r}" if name == "h1000" else "").faults
+    told = document.examine(text, lambda name, *_: f"no profile named {name!r}" if name == "h1000" else "").faults
     assert [(fault.path, fault.message) for fault in told] == [("pools[0].profile", "no profile named 'h1000'")]
     assert told[0].line > 0
-    assert document.examine(TEXT, lambda _name, _overrides: "").faults == ()
+    assert document.examine(TEXT, lambda *_: "").faults == ()
 
 
 def test_a_rolling_window_has_no_exchange() -> None:
