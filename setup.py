@@ -29,7 +29,7 @@ GOVERNOR = (
 SIM = (
     "agenda asking batch bound checks chunks disaggregated due engine engines enginequeue fitting fleet flight gaps "
     "gaptally gate holding job kvcache kvtiers races replica simulation speculation stepbatch steplog stepping "
-    "tracetelling"
+    "tracetelling twohops virtualhands"
 )
 GATEWAY = (
     "answer attempts auth carrier channel checking clock connection cors driver enginehead exchange flight hands "

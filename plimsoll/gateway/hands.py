@@ -94,6 +94,7 @@ class Attempt:
         "drop_answer_headers",
         "drop_headers",
         "endpoint",
+        "first_told",
         "hide_usage",
         "prefill",
         "replica",
@@ -132,6 +133,7 @@ class Attempt:
         self.add_answer_headers = add_answer_headers
         self.reserved_output_tokens = reserved_output_tokens  # 0: nothing was reserved, `outgrown` is never called
         self.prefill = prefill  # what goes to the engine that computes the prompt first; None: nothing does
+        self.first_told: Usage | None = None  # by the engine that computed the prompt: what it had cached is true
         self.hide_usage = hide_usage  # the client did not ask for the stream's usage event: take it out
 
 

@@ -15,13 +15,14 @@ _NO_LIMIT: Final = 1 << 62
 class Reading:
     """One answer, looked at while it passes. Content-coded bodies pass unseen."""
 
-    __slots__ = ("_closes", "_ends", "_status", "length", "limit", "scanner", "tokens")
+    __slots__ = ("_closes", "_ends", "_first_told", "_status", "length", "limit", "scanner", "tokens")
 
     def __init__(self, head: AnswerHead, attempt: Attempt) -> None:
         self.scanner: EventScanner | None = None
         self._ends: BodyEnds | None = None
         self._status = head.status
         self._closes = head.until_close
+        self._first_told = attempt.first_told
         self.limit = attempt.reserved_output_tokens or _NO_LIMIT
         self.tokens = attempt.tokens
         self.length = head.length  # to announce to the client; None: the end is not known beforehand
@@ -58,8 +59,12 @@ class Reading:
     def usage(self) -> Usage:
         """Token counts that the answer told so far."""
         if self.scanner is not None:
-            return self.scanner.usage()
-        return self._ends.usage() if self._ends is not None else Usage()
+            usage = self.scanner.usage()
+        else:
+            usage = self._ends.usage() if self._ends is not None else Usage()
+        if self._first_told is not None:  # a cache taken over is none that was hit, whatever it is called
+            usage.cached_tokens = self._first_told.cached_tokens
+        return usage
 
     def verdict(self) -> tuple[Outcome, Reason]:
         """How a whole answer counts. An error inside a stream is the engine's, unless it gave a 4xx code for it."""

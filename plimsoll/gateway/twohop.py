@@ -11,7 +11,7 @@ import msgspec
 
 from plimsoll.gateway.counts import Prefilled
 from plimsoll.gateway.exchange import DISPATCHED, WAITING
-from plimsoll.gateway.hands import Attempt
+from plimsoll.gateway.hands import Attempt, Usage
 from plimsoll.gateway.headers import forwarded_head
 from plimsoll.gateway.hedging import RacingExchange
 from plimsoll.gateway.origin import Origin
@@ -19,6 +19,7 @@ from plimsoll.gateway.patches import put
 from plimsoll.gateway.reading import engine_fault
 from plimsoll.gateway.siderequest import SideRequest
 from plimsoll.gateway.upstream import UpstreamConnection
+from plimsoll.gateway.usage import last_usage, read_usage
 from plimsoll.slo.outcome import Phase, Reason
 
 MAX_ANSWER = 4 * 1024 * 1024
@@ -55,9 +56,10 @@ class Hop(SideRequest):
         elif upstream.complete:
             self.upstream = None
             upstream.release()
-            params = transfer_params(b"".join(self._parts))
+            answer = b"".join(self._parts)
+            params = transfer_params(answer)
             if params:
-                self._exchange.prefilled(self, params)
+                self._exchange.prefilled(self, params, read_usage(last_usage(answer)))
             else:
                 self.failed(Reason.BAD_UPSTREAM, 0.0)
 
@@ -90,12 +92,13 @@ class TwoHopExchange(RacingExchange):
         """The first hop's request is with its engine."""
         self._patience.sent = True
 
-    def prefilled(self, hop: Hop, params: bytes) -> None:
-        """The prompt is computed; `params` say where its cache lies."""
+    def prefilled(self, hop: Hop, params: bytes, told: Usage) -> None:
+        """The prompt is computed; `params` say where its cache lies, `told` what of it was cached before."""
         attempt = self._attempt
         if hop is not self._hop or attempt is None:
             return
         self._hop = None
+        attempt.first_told = told
         attempt.body = put(self.request.body if attempt.body is None else attempt.body, "kv_transfer_params", params)
         self._decode(attempt)
 

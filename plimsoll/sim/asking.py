@@ -85,15 +85,14 @@ def finished(  # noqa: PLR0917 - the parts of an ending
     job: Job, tokens: int, at: float, outcome: Outcome, reason: Reason, timing: Timing
 ) -> RequestFinished:
     """The event of its end."""
+    cached = job.cached_tokens if job.found_elsewhere < 0 else job.found_elsewhere
     if outcome is _COMPLETED and job.num_guessed:
         return RequestFinished(
-            at, job.id, outcome, reason, timing, job.prompt_tokens, tokens, job.cached_tokens,
+            at, job.id, outcome, reason, timing, job.prompt_tokens, tokens, cached,
             draft_tokens=job.num_guessed, accepted_tokens=job.num_kept,
         )  # fmt: skip
     if outcome is _COMPLETED:
-        return bound.REQUEST_FINISHED(
-            at, job.id, outcome, reason, timing, job.prompt_tokens, tokens, job.cached_tokens, _NO_PHASE
-        )
+        return bound.REQUEST_FINISHED(at, job.id, outcome, reason, timing, job.prompt_tokens, tokens, cached, _NO_PHASE)
     phase = _DECODE if timing.first_token_at else _PREFILL
     return RequestFinished(at, job.id, outcome, reason, timing, 0, tokens, None, phase)
 

@@ -19,15 +19,17 @@ def engine_for(
     start_at: float = -inf,
     thresholds: list[float] | None = None,
     sketches: bool = True,
+    *,
+    takes_over: bool = False,
 ) -> Engine:
-    """An engine of that profile, started at `start_at` (long ago: warm).
+    """An engine of that profile, started at `start_at` (long ago: warm); it `takes_over` caches from others of its own.
 
     Where `thresholds` of token gaps are given, gaps are counted (`gaptally.py`) and `runs` may not be asked for;
     without `sketches` against those thresholds only, where that is less work.
     """
     parts = profile.disaggregation
     if parts is None:
-        return _single(profile, name, start_at, thresholds, sketches)
+        return _single(profile, name, start_at, thresholds, sketches, takes_over=takes_over)
     decoding = replace(profile, frontend=0.0)  # a request comes in once
     return DisaggregatedReplica(
         profile,
@@ -39,7 +41,13 @@ def engine_for(
 
 
 def _single(
-    profile: EngineProfile, name: str, start_at: float, thresholds: list[float] | None, sketches: bool
+    profile: EngineProfile,
+    name: str,
+    start_at: float,
+    thresholds: list[float] | None,
+    sketches: bool,
+    *,
+    takes_over: bool = False,
 ) -> Engine:
     engine: Engine
     if profile.speculation is not None or profile.rounds is not None or profile.data_parallel is not None:
@@ -47,5 +55,5 @@ def _single(
     else:
         engine = Replica(profile, name, None if thresholds is None else GapTally(thresholds, sketches))
     delays = profile.cold_start is not None or profile.lora is not None or profile.kv_tiers is not None
-    gated = delays or profile.frontend > 0.0
+    gated = delays or takes_over or profile.frontend > 0.0
     return GatedReplica(profile, engine, start_at) if gated else engine

@@ -4,20 +4,22 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from math import inf
 
-from msgspec import structs
+from msgspec.structs import replace
 
+from plimsoll.engine.features import Disaggregation
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime
 from plimsoll.errors import ProfileError
 from plimsoll.governor.decisions import Reassign
 from plimsoll.governor.events import ReplicaReport, ReplicasReported
-from plimsoll.policy.policy import Policy
+from plimsoll.policy.policy import Policy, Pool
 from plimsoll.sim.agenda import Wakes
 from plimsoll.sim.engine import Counts, Engine
 from plimsoll.sim.engines import engine_for
 from plimsoll.sim.gaptally import all_thresholds
 from plimsoll.sim.job import Job, Output
 from plimsoll.sim.outage import Outage
+from plimsoll.sim.twohops import link_of
 from plimsoll.slo.measured import Timing
 from plimsoll.slo.sli import itl_thresholds
 
@@ -51,22 +53,31 @@ class Fleet:
                 f"{who} no profile: nobody knows how such engines behave. "
                 "Give each pool a `profile`: a shipped one (docs/engines.md), or a file that `plimsoll calibrate` made"
             )
+        self.takes_over: list[bool] = []  # by number: whether prompts may be computed for it elsewhere
+        self.links: dict[int, Disaggregation] = {}  # by number, of engines that compute prompts: how caches leave them
         for pool in policy.pools:
-            if pool.prefill:
-                raise ProfileError(
-                    f"pool {pool.name}: engines apart for prompts are simulated as parts of one: leave out `prefill` "
-                    "and name a profile with `disaggregation`"
-                )
+            profile = profiles[pool.engine_profile]
             for name in pool.replicas:
-                self.numbers[name] = len(self.replicas)
-                self.profiles.append(profiles[pool.engine_profile])
-                self.replicas.append(engine_for(profiles[pool.engine_profile], name, start_at, known, sketches))
-                self.adapters.append(pool.adapters)
+                self._add(name, pool, replace(profile, disaggregation=None) if pool.prefill else profile, start_at)
+        for pool in policy.pools:
+            for name in pool.prefill:
+                link = link_of(pool, profiles[pool.engine_profile])
+                self.links[len(self.replicas)] = link
+                self._add(name, pool, replace(profiles[pool.engine_profile], disaggregation=None), start_at)
         self.wakes = Wakes(len(self.replicas))
         self.down: set[int] = set()
         self.moves: list[Reassign] = []  # from pool to pool, since somebody took them
         self._ended: dict[int, Counts] = {}  # by number: what processes that are gone had done
         self._becomes: dict[int, deque[EngineProfile | None]] = defaultdict(deque)  # by number: at each coming up
+
+    def _add(self, name: str, pool: Pool, profile: EngineProfile, start_at: float) -> None:
+        self.numbers[name] = len(self.replicas)
+        self.profiles.append(profile)
+        self.takes_over.append(bool(pool.prefill))
+        self.adapters.append(pool.adapters)
+        self.replicas.append(
+            engine_for(profile, name, start_at, self._known, self._sketches, takes_over=bool(pool.prefill))
+        )
 
     def plan(self, outages: tuple[Outage, ...], profiles: Mapping[str, EngineProfile]) -> tuple[Outage, ...]:
         """Note as what replicas come up after their outages, which are in order of time; these outages.
@@ -112,7 +123,7 @@ class Fleet:
         if not self._told_states:
             return ReplicasReported(at, self.report(at))
         reports = [
-            structs.replace(report, engine=replica.state()) if report.healthy else report
+            replace(report, engine=replica.state()) if report.healthy else report
             for report, replica in zip(self.report(at), self.replicas, strict=True)
         ]
         if self._listener is not None:
@@ -126,7 +137,7 @@ class Fleet:
             replica.advance(at)
             reports.append(replica.report(at))
         for number in self.down:
-            reports[number] = structs.replace(reports[number], healthy=False)
+            reports[number] = replace(reports[number], healthy=False)
         return tuple(reports)
 
     def retime(self, number: int, steps: StepTime) -> StepTime:
@@ -148,6 +159,11 @@ class Fleet:
             self.profiles[number] = self._becomes[number].popleft() or self.profiles[number]
         self._ended[number] = self.counts(number)
         self.replicas[number] = engine_for(
-            self.profiles[number], self.replicas[number].name, at, self._known, self._sketches
+            self.profiles[number],
+            self.replicas[number].name,
+            at,
+            self._known,
+            self._sketches,
+            takes_over=self.takes_over[number],
         )
         self.wakes.set(number, inf)

@@ -194,9 +194,9 @@ class GatedReplica(Engine):
         return agenda[0][0] if agenda else inf
 
     def _prepare(self, job: Job, at: float) -> None:
-        ready = at
+        ready = max(at, job.loaded_at)
         if self.adapters is not None and job.adapter:
-            ready = self.adapters.take(job.adapter, at)
+            ready = max(ready, self.adapters.take(job.adapter, at))
             if ready == inf:
                 self._parked.append(job)
                 return

@@ -46,6 +46,8 @@ class Job:
         self.dice = 0  # key of its random numbers, where its engine throws any
         self.loaded_from = 0  # tokens of the prompt whose KV comes from outside: from here
         self.loaded = 0  # up to here; whole blocks, but for a prompt's last ones
+        self.loaded_at = 0.0  # when it is here, where an engine waits for it from another one; 0.0: nothing is to come
+        self.found_elsewhere = -1  # tokens that the engine had already which computed the prompt; -1: computed here
         self.engine = -1  # which decode engine of a disaggregated replica it is on or bound for
         self.cached_tokens = 0  # prompt tokens found in the prefix cache when first scheduled
         self.num_preemptions = 0

@@ -47,7 +47,7 @@ def planned(outages: Iterable[Outage | Upgrade], pools: Sequence[Pool]) -> tuple
     Raises UsageError, with words that name it, where one names no replica or pool, or meets another of its replica.
     """
     known = {pool.name: pool.replicas for pool in pools}
-    names = [name for replicas in known.values() for name in replicas]
+    names = [name for pool in pools for name in (*pool.replicas, *pool.prefill)]
     found: list[Outage] = []
     for each in outages:
         if isinstance(each, Outage):

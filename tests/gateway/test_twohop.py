@@ -87,6 +87,22 @@ def test_the_prompt_is_computed_there_and_the_cache_taken_over(tmp_path: Path, p
     run(scenario)
 
 
+@pytest.mark.parametrize("cached", [4, 0, None])
+@pytest.mark.parametrize("body", [CHAT, STREAM], ids=["whole", "stream"])
+def test_a_cache_that_was_taken_over_is_none_that_was_hit(
+    tmp_path: Path, body: dict[str, Any], cached: int | None
+) -> None:
+    async def scenario() -> None:
+        async with service(tmp_path) as it:
+            it.prefill[0].cached = cached
+            await it.ask(body)
+            assert it.pair.num_transferred == 1
+        (record,) = records(tmp_path)
+        assert (record.prompt_tokens, record.cached_tokens) == (9, cached)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("fault", ["busy", "error", "nothing", "garbage", "slow", "gone"])
 def test_where_the_first_hop_fails_one_engine_does_both(tmp_path: Path, fault: str) -> None:
     async def scenario() -> None:

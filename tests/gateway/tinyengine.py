@@ -92,7 +92,10 @@ class Engine:
 
 
 def _usage(body: dict[str, object]) -> dict[str, object]:
-    return {"prompt_tokens": 9, "completion_tokens": body.get("max_tokens", 3), "total_tokens": 12}
+    usage = {"prompt_tokens": 9, "completion_tokens": body.get("max_tokens", 3), "total_tokens": 12}
+    if body.get("kv_transfer_params"):  # vLLM counts what it took over from another engine as cached
+        usage["prompt_tokens_details"] = {"cached_tokens": 8}
+    return usage
 
 
 def _event(writer: asyncio.StreamWriter, document: object) -> None:

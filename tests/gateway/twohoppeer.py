@@ -41,6 +41,7 @@ class PrefillEngine(Engine):
         self.pair = pair
         self.misbehave = ""
         self.num_prompts = 0
+        self.cached: int | None = None  # prompt tokens that it had already, as it tells; None: it does not
 
     async def _answer(self, request: _Request, writer: asyncio.StreamWriter) -> None:
         if request.method == b"GET":
@@ -84,7 +85,7 @@ class PrefillEngine(Engine):
             }
             self.pair.caches[request_id] = params
         choice = {"index": 0, "message": {"role": "assistant", "content": "w"}, "finish_reason": "length"}
-        usage = _usage(body)
+        usage = _usage(body) | {"prompt_tokens_details": {"cached_tokens": self.cached}}
         return {
             "id": "x",
             "object": "chat.completion",

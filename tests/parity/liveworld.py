@@ -21,6 +21,7 @@ from plimsoll.governor.governor import Governor
 from plimsoll.policy.policy import Policy
 from plimsoll.sim.engine import Engine
 from plimsoll.sim.engines import engine_for
+from plimsoll.sim.gate import GatedReplica
 from plimsoll.sim.job import FINISHED, FIRST_TOKEN, RESUMED, Job
 from plimsoll.sim.outage import Outage
 from plimsoll.sim.replica import Replica
@@ -45,6 +46,10 @@ class Recorder:
         self.decisions: list[tuple[float, Decision]] = []
         self._deliver: Deliver = lambda _: None
         self._depth = 0
+
+    @property
+    def is_sending(self) -> bool:
+        return self._depth > 0
 
     def open(self, deliver: Deliver) -> None:
         self._deliver = deliver
@@ -77,7 +82,11 @@ class LiveWorld:
     ) -> None:
         self.clock = VirtualClock()
         self.clock.now = START
-        self._profiles = {name: profiles[pool.engine_profile] for pool in policy.pools for name in pool.replicas}
+        self._profiles = {
+            name: profiles[pool.engine_profile] for pool in policy.pools for name in (*pool.replicas, *pool.prefill)
+        }
+        self._apart = {name for pool in policy.pools if pool.prefill for name in (*pool.replicas, *pool.prefill)}
+        self._links: dict[str, float] = {}  # by engine that computes prompts: until when its link is taken
         self.replicas: dict[str, Engine] = {name: self._engine(name) for name in self._profiles}
         self.running: dict[tuple[str, int], LiveExchange] = {}
         self.refused: list[Callable[[], None]] = []
@@ -127,6 +136,21 @@ class LiveWorld:
     def is_down(self, replica: str) -> bool:
         return replica in self._down
 
+    def refuse(self, known: Callable[[], None]) -> None:
+        """A connection is refused: known when what is in hand is dealt with."""
+        if self.recorder.is_sending:
+            self.refused.append(known)
+        else:
+            known()
+
+    def travels(self, prefill: str, tokens: int, at: float) -> float:
+        """When the cache of a prompt that was computed there is with its replica: one after another on that link."""
+        link = self._profiles[prefill].disaggregation
+        assert link is not None
+        begins = max(at, self._links.get(prefill, 0.0))
+        self._links[prefill] = begins + link.latency + tokens * link.bytes_per_token / link.bandwidth
+        return self._links[prefill]
+
     def begin(self, replica: Engine, job: Job, exchange: LiveExchange) -> None:
         """An engine is handed a job."""
         self.running[replica.name, job.id] = exchange
@@ -151,7 +175,10 @@ class LiveWorld:
                     exchange.finish(job, at)
 
     def _engine(self, name: str) -> Engine:
-        return engine_for(self._profiles[name], name)
+        profile = self._profiles[name]
+        if name not in self._apart:
+            return engine_for(profile, name)
+        return engine_for(replace(profile, disaggregation=None), name, takes_over=True)
 
     def _happen(self, number: int) -> None:
         if number == 0:
@@ -245,9 +272,10 @@ def _step(replica: Engine, at: float) -> list[tuple[Job, int, bool]]:
         before = [job.generated for job in jobs]
         finished = {output.job.id for output in replica.advance(at) if output.kind == FINISHED}
         return [(job, job.generated - num, job.id in finished) for job, num in zip(jobs, before, strict=True)]
-    if not isinstance(replica, Replica):
+    inner = replica.inner if isinstance(replica, GatedReplica) else replica
+    if not isinstance(inner, Replica):
         raise TypeError(f"nobody knows how to step {type(replica).__name__}")
-    decoding = list(replica.batch.decoding.values())
+    decoding = list(inner.batch.decoding.values()) if inner.step_ends_at() <= at else []
     outputs = replica.advance(at)
     finished = {output.job.id for output in outputs if output.kind == FINISHED}
     brought = [(job, 1, job.id in finished) for job in decoding]
