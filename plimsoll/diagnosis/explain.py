@@ -17,7 +17,8 @@ from plimsoll.units import format_duration
 MAX_NEIGHBOURS: Final = 8
 ALSO: Final = (
     "session", "adapter", "prefill", "hedge", "plugins", "plugin_time", "predicted_ttft", "predicted_tpot",
-    "prompt_entropy", "engine_rtt", "engine_retransmits", "client_rtt", "client_retransmits",
+    "cached_expected", "cached_from", "prompt_entropy", "engine_rtt", "engine_retransmits", "client_rtt",
+    "client_retransmits",
 )  # fmt: skip
 """Columns shown where a row has them."""
 HEDGES: Final = {

@@ -129,7 +129,6 @@ class _Ear:
             if not self._troubled:
                 _log.warning("replica %s: its KV events cannot be read: %s", self.source.replica, error)
             self._troubled = True
-            self.source.follower.broke()
             return False
 
     def replay(self, first: int) -> Iterator[tuple[int, bytes]] | None:

@@ -55,7 +55,13 @@ class Follower:
 
         Raises msgspec.MsgspecError where the batch is of no form that is known.
         """
-        batch = decode(payload)
+        try:
+            batch = decode(payload)
+        except msgspec.MsgspecError:
+            self._lose()  # asking for it again would bring the same
+            self.num_lost += 1
+            self._heard, self._next, self._in_doubt = sequence, sequence + 1, False
+            raise
         if self._heard < sequence < self._next and batch.ts <= self._taken_at and not self._in_doubt:
             self._heard = sequence  # replay has brought it before
             return False

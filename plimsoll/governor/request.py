@@ -20,7 +20,7 @@ from plimsoll.slo.outcome import Reason
 # Bound once: compiled code looks names of the uncompiled world up by their text.
 _astuple: Final = astuple
 _NO_OUTPUT: Final = NO_OUTPUT
-_NOTHING_KNOWN: Final[dict[str, int]] = {}
+_NOTHING_KNOWN: Final[tuple[dict[str, int], dict[str, int]]] = ({}, {})
 
 
 class Request:
@@ -75,15 +75,15 @@ class Request:
             self.parent_span_id, self.prompt_entropy, self.checked, self.matched,
         ) = _astuple(arrived)
         # fmt: on
-        self.came_at = self.arrived_at  # when it came to be decided upon: after its plugins
-        self._take(self.matched)
+        matched = self.matched  # asking for it is part of its time in the queue
+        self.came_at = self.arrived_at if matched is None else matched.asked_at  # when it came, after its plugins
+        self.known, self.at_least = _NOTHING_KNOWN if matched is None else _held_by_replica(matched)
         self.arrived_at = self.came_at if self.checked is None else self.checked.read_at
         self.sequence, self.state = sequence, RECEIVED  # in order of arrival, the last word in every tie
         # what it needs
         self.makes_tokens = self.endpoint not in _NO_OUTPUT
         self.output_tokens = 0  # reserved, a choice
-        self.blocks = 0  # KV blocks for all that …
-        self.sized_for = 0  # … of so many tokens each; 0: to be counted
+        self.blocks = self.sized_for = 0  # KV blocks for all that, of so many tokens each; 0: to be counted
         self.expected_output = self.made = 0  # predicted, a choice; and what it was, once completed
         self.held = self.usual = False  # counted against its tenant's limits on arrival; reserved by its usual outputs
         self.token_estimate = 0  # taken from the tenant's tokens per minute
@@ -185,21 +185,6 @@ class Request:
         """Blocks × output tokens that it had booked up to its token of that number (of a choice)."""
         return self.booked_before + self.blocks * max(0, tokens - self.grown_at)
 
-    def _take(self, matched: Matched | None) -> None:
-        """What engines hold of it, by replica. Asking was part of its time in the queue."""
-        self.known = self.at_least = _NOTHING_KNOWN
-        if matched is None:
-            return
-        self.came_at = matched.asked_at
-        known: dict[str, int] = {}
-        at_least: dict[str, int] = {}
-        for replica, tokens, whole in zip(matched.replicas, matched.tokens, matched.whole, strict=True):
-            if whole:
-                known[replica] = tokens
-            elif tokens:
-                at_least[replica] = tokens
-        self.known, self.at_least = known, at_least
-
     def held_by(self, replica: str, sent: int) -> int:
         """Prompt tokens that a replica holds; `sent`: as many as by what was sent there."""
         known = self.known.get(replica, -1)
@@ -210,3 +195,16 @@ class Request:
         before = self.state
         self.state = after = next_state(self.id, before, step)
         self.counts.moved(before, after)
+
+
+def _held_by_replica(matched: Matched) -> tuple[dict[str, int], dict[str, int]]:
+    """What replicas hold, and hold at least. No method: one called while a request is made would cost all its fields
+    a check wherever compiled code reads them."""
+    known: dict[str, int] = {}
+    at_least: dict[str, int] = {}
+    for replica, tokens, whole in zip(matched.replicas, matched.tokens, matched.whole, strict=True):
+        if whole:
+            known[replica] = tokens
+        elif tokens:
+            at_least[replica] = tokens
+    return known, at_least

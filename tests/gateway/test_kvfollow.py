@@ -3,6 +3,7 @@
 from array import array
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,6 +133,17 @@ def test_after_a_broken_connection_nothing_is_taken_for_granted() -> None:
     told.broke()
     told.take(*other.send(other.engine.store((8,) * 4)))
     assert (told.whole, num_blocks(told)) == (False, 1)
+
+
+def test_a_message_that_cannot_be_read_is_lost_and_not_asked_for() -> None:
+    wire, told = Wire(), follower()
+    told.take(*wire.send(wire.engine.store(PROMPT)))
+    wire.sent.append((1, b"\xc1"))
+    with pytest.raises(msgspec.MsgspecError):
+        told.take(*wire.sent[1], wire.replay)
+    assert state(told) == (False, 0), "it may have told of removals"
+    told.take(*wire.send(wire.engine.store((2,) * 4)), wire.replay)
+    assert (*state(told), wire.asked, told.num_lost) == (False, 1, [], 1)
 
 
 def test_who_follows_clears_alone_keeps_nothing() -> None:

@@ -31,6 +31,7 @@ from plimsoll.governor.events import (
     TimerFired,
 )
 from plimsoll.governor.governor import Governor
+from plimsoll.governor.matched import Matched
 from plimsoll.policy.objective import Objective, Sli
 from plimsoll.policy.policy import Limits, Policy, Pool, Scheduling, Service, Tenant, Tier
 from plimsoll.slo.measured import Timing
@@ -103,6 +104,7 @@ class Traffic:
     kv_blocks: int | None = 600  # of each replica; None: it does not tell
     block_size: int = 16
     prefix_ids: int = 6
+    matched: float = 0.0  # of engines it is known what they hold of its prompt
 
 
 @dataclass
@@ -272,7 +274,15 @@ class World:
             streaming=dice.random() < traffic.streams,
             tier=dice.choice(("", *tenant.tiers)),
             deadline_at=self.at + dice.expovariate(0.5) if dice.random() < traffic.has_deadline else inf,
+            matched=self._matched() if traffic.matched and dice.random() < traffic.matched else None,
         )
+
+    def _matched(self) -> Matched:
+        """Some replicas hold some of it, exactly or at least; asked shortly before."""
+        dice = self.random
+        names = tuple([name for pool in self.policy.pools for name in pool.replicas if dice.random() < 0.8])
+        tokens = tuple([dice.randint(0, 400) for _ in names])
+        return Matched(self.at - dice.random() / 100, names, tokens, tuple([dice.random() < 0.7 for _ in names]))
 
     def _report(self, replica: str) -> ReplicaReport:
         if self.random.random() < self.traffic.outage:

@@ -30,6 +30,7 @@ worlds = st.builds(
         leaves_queue=st.sampled_from((0.0, 0.3)),
         outage=st.sampled_from((0.0, 0.1)),
         kv_blocks=st.sampled_from((None, 300, 2000)),
+        matched=st.sampled_from((0.0, 0.5)),
     ),
     st.integers(1, 4),
 )
