@@ -49,7 +49,7 @@ class KvPublisher:
         if find_spec("zmq") is None:
             raise UsageError("KV events: zmq is not installed: pip install 'plimsoll[kv-events]'")
         zmq = import_module("zmq")
-        self._zmq = zmq
+        self.num_published = 0  # batches
         self._context = zmq.Context()
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=kept)
         self._batches: queue.SimpleQueue[list[Event] | None] = queue.SimpleQueue()
@@ -66,6 +66,7 @@ class KvPublisher:
 
     def publish(self, events: list[Event]) -> None:
         """One batch."""
+        self.num_published += 1
         self._batches.put(events)
 
     def close(self) -> None:

@@ -40,6 +40,11 @@ class Follower:
         """Whether all that the engine holds is known."""
         return self._whole and self.blocks is not None and not self.blocks.overflowed
 
+    @property
+    def due(self) -> int:
+        """The number that its next message should have."""
+        return self._next
+
     def connected(self, replay: Replay) -> None:
         """Begin with all that the engine still has to tell."""
         if self.blocks is not None:

@@ -53,6 +53,9 @@ def check_kv_events(section: Section, pool: Pool) -> None:
             f"{pool.engine} does not tell enough of its cache, or cannot be asked for a chat's tokens",
             f"known: {', '.join(_EXACTLY)}",
         )
+    told = (*pool.kv_events, *pool.exact_prefixes.replay)
+    if pool.exact_prefixes.ranks > 1 and not all(each.rpartition(":")[2].isdigit() for each in told):
+        section.fault("exact_prefixes", "ranks are told apart by their ports", "tcp endpoints with a port")
     if not section.has("kv_events"):
         section.fault("exact_prefixes", "nobody tells what the replicas hold", "give kv_events too")
 

@@ -53,7 +53,7 @@ def test_who_listens_knows_what_it_would_find() -> None:
                     asked: dict[str, Any] = {"prompt": text, "max_tokens": 3, "ignore_eos": True}
                     told = (await client.post("/tokenize", json={"model": "m", **asked})).json()
                     assert told["count"] == len(told["tokens"]) == len(text) // 4
-                    await asyncio.sleep(0.03)  # the events of the request before are on their way
+                    await until(lambda: follower.due == publisher.num_published)
                     foretold = caches.match(array("I", told["tokens"]), "", 0.0).tokens("http://r1")
                     usage = (await client.post("/v1/completions", json=asked)).json()["usage"]
                     hits.append((foretold, usage["prompt_tokens_details"]["cached_tokens"]))

@@ -279,6 +279,7 @@ def test_the_policy_says_when_it_is_worth_the_way() -> None:
         ("llamacpp", ", exact_prefixes: {}", "exact_prefixes", "does not tell enough"),
         ("vllm", ", exact_prefixes: {}", "exact_prefixes", "nobody tells"),
         ("vllm", TOLD + ", exact_prefixes: {within: 2s}", "exact_prefixes.within", "at most 1s"),
+        ("vllm", ', kv_events: ["ipc:///run/e1"], exact_prefixes: {ranks: 2}', "exact_prefixes", "by their ports"),
         ("vllm", TOLD + ", exact_prefixes: {ranks: 0}", "exact_prefixes.ranks", "from 1 to 64"),
         ("vllm", TOLD + ', exact_prefixes: {replay: ["r1:5567"]}', "exact_prefixes.replay[0]", "no ZeroMQ endpoint"),
         (

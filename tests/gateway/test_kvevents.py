@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from plimsoll.emulator.kvevents import KvPublisher, stored
-from plimsoll.gateway.kvevents import KvEvents
+from plimsoll.gateway.kvevents import KvEvents, sources_of
 from plimsoll.gateway.kvfollow import Follower
+from plimsoll.gateway.kvpool import PoolCaches
 from plimsoll.policy.beside import ExactPrefixes
 from plimsoll.policy.document import examine, parse
 from plimsoll.policy.policy import Policy, Pool
@@ -172,3 +173,17 @@ def test_a_long_replay_comes_whole() -> None:
     finally:
         listener.close()
         publisher.close()
+
+
+def test_each_rank_publishes_at_a_port_of_its_own() -> None:
+    """As vLLM counts them: rank r at the port of rank 0 and r more, for events and replay alike."""
+    told, asked = ("tcp://r1:5557", "tcp://r2:5557"), ("tcp://r1:6557", "tcp://r2:6557")
+    rules = ExactPrefixes(ranks=2, replay=asked)
+    pool = Pool("chat", "m", "vllm", ("http://r1", "http://r2"), kv_events=told, exact_prefixes=rules)
+    sources = sources_of(pool, PoolCaches(pool, 2))
+    assert [(each.replica, each.endpoint, each.replay) for each in sources] == [
+        ("http://r1", "tcp://r1:5557", "tcp://r1:6557"),
+        ("http://r1", "tcp://r1:5558", "tcp://r1:6558"),
+        ("http://r2", "tcp://r2:5557", "tcp://r2:6557"),
+        ("http://r2", "tcp://r2:5558", "tcp://r2:6558"),
+    ]

@@ -46,7 +46,7 @@ def test_it_equals_a_model(data: st.DataObject, maps: bool) -> None:
             elif kind == "clear" and data.draw(st.integers(0, 4)) == 0:
                 events.append(engine.clear())
         follower = followers[engines.index(engine)]
-        follower.take(follower._next, batch(*events, ts=float(sequence), maps=maps))
+        follower.take(follower.due, batch(*events, ts=float(sequence), maps=maps))
         prompt = data.draw(PROMPTS)
         assert held(caches, prompt) == [each.leading(prompt) for each in engines]
     for engine, follower in zip(engines, followers, strict=True):
