@@ -3,8 +3,10 @@
 So a lower tier's prompts that take more than one step have a floor in time as its KV has one in blocks: by its share,
 in proportion to the others', it earns seconds of computation as time passes, all replicas together, and a prompt
 starts while there are some left, and pays for itself and its output, if need be in advance. A tier without a share
-earns what no tier holds. Beyond that it borrows from the tiers above, on the terms on which every idle floor is lent:
-only what is over within the lender's `wait`.
+earns what no tier holds. A minute's earnings are saved up, since whoever keeps to its share asks for more of it in one
+half minute than in the next; but they are spent no faster than at twice the rate, or a neighbour that was quiet and
+then floods would have all of them at once. Beyond that it borrows from the tiers above, on the terms on which every
+idle floor is lent: only what is over within the lender's `wait`.
 """
 
 from typing import Final
@@ -12,8 +14,9 @@ from typing import Final
 from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime, unloaded_ttft
 
-DEPTH: Final = 10.0  # s of earning that may be saved up: prompts come by chance, also those of the well-behaved
-
+DEPTH: Final = 60.0  # s of earning that may be saved up: prompts come by chance, also those of the well-behaved
+PEAK: Final = 2.0  # times that rate it is spent at, at most …
+BURST: Final = 10.0  # … but for so many s of earning, which may be spent at once
 DEBT: Final = 30.0  # s of earning that one prompt may cost in advance: whoever is in debt starts again within that
 
 
@@ -27,6 +30,7 @@ class PromptFloors:
         self._holds = [share > 0.0 for share in shares]
         self._waits = waits
         self._saved = [0.0] * len(shares)
+        self._at_hand = [0.0] * len(shares)  # of what is saved, what may be spent now
         self._looked_at = [0.0] * len(shares)
         self.num_replicas = 1
         self.token_time = 0.0  # s a prompt token; 0: not known, so nothing can be said of time
@@ -54,7 +58,7 @@ class PromptFloors:
 
         `closed` by lane: a spent budget there forbids to lend on time.
         """
-        if self.token_time == 0.0 or self._earned(lane, at) > 0.0:
+        if self.token_time == 0.0 or self._has_some(lane, at):
             return True
         seconds = self.takes(tokens)
         for lender in range(lane):
@@ -68,15 +72,23 @@ class PromptFloors:
 
     def started(self, lane: int, seconds: float, at: float) -> None:
         """A long prompt of that lane is computed, which costs so much: it pays, or is in debt."""
-        self._saved[lane] = max(self._earned(lane, at) - seconds, -DEBT * self._rate(lane))
+        self._earn(lane, at)
+        rate = self._rate(lane)
+        self._saved[lane] = max(self._saved[lane] - seconds, -DEBT * rate)
+        self._at_hand[lane] = max(self._at_hand[lane] - seconds, -DEBT * PEAK * rate)
 
-    def _earned(self, lane: int, at: float) -> float:
+    def _has_some(self, lane: int, at: float) -> bool:
+        self._earn(lane, at)
+        return self._saved[lane] > 0.0 and self._at_hand[lane] > 0.0
+
+    def _earn(self, lane: int, at: float) -> None:
+        """What time brought since it was last looked at; all is there at the beginning."""
         rate = self._rate(lane)
         looked_at = self._looked_at[lane]
-        saved = DEPTH * rate if looked_at == 0.0 else min(self._saved[lane] + (at - looked_at) * rate, DEPTH * rate)
-        self._saved[lane] = saved
+        earned = DEPTH * rate if looked_at == 0.0 else (at - looked_at) * rate
+        self._saved[lane] = min(self._saved[lane] + earned, DEPTH * rate)
+        self._at_hand[lane] = min(self._at_hand[lane] + PEAK * earned, BURST * rate)
         self._looked_at[lane] = at
-        return saved
 
     def _rate(self, lane: int) -> float:
         return self._shares[lane] * self.num_replicas

@@ -8,7 +8,7 @@ import pytest
 from plimsoll.engine.profile import EngineProfile, StepCoefficients
 from plimsoll.engine.steptime import unloaded_ttft
 from plimsoll.governor.decisions import Dispatch
-from plimsoll.governor.promptfloors import DEBT, DEPTH, PromptFloors
+from plimsoll.governor.promptfloors import BURST, DEBT, DEPTH, PEAK, PromptFloors
 from plimsoll.policy.policy import Policy, Pool, Scheduling, Tenant, Tier
 from tests.governor.service import Service, all_of
 from tests.laws.histories import objectives, policy_of
@@ -35,7 +35,7 @@ def test_a_floor_of_computation_is_earned_and_paid() -> None:
         at += 0.1
     used = 4.0 * (len(started) - 1)
     assert used == pytest.approx((at - 100.0 + DEPTH) / 3.0, abs=4.0)
-    gaps = [after - before for before, after in pairwise(started[5:])]
+    gaps = [after - before for before, after in pairwise(started[20:])]
     assert max(gaps) == pytest.approx(12.0, abs=0.2)
 
 
@@ -50,15 +50,43 @@ def test_what_is_over_within_the_lenders_wait_is_lent() -> None:
 def test_outputs_are_paid_for_and_a_tier_without_a_share_earns_what_no_tier_holds() -> None:
     prompts = floors(wait=0.0)
     prompts.output_time, prompts.held_time = 0.001, 1e-6
-    prompts.started(1, prompts.costs(1000, 1000), 100.0)  # 1 s, and a thousand times 2 ms; it had saved a third of ten
+    prompts.started(1, prompts.costs(1000, 1000), 100.0)  # 1 s, and a thousand times 2 ms; a third of ten was at hand
     assert prompts.may_start(1, 1000, OPEN, 100.0)
     prompts.started(1, prompts.costs(1000, 0), 100.0)
     assert not prompts.may_start(1, 1000, OPEN, 100.0)
     poor = PromptFloors([0.8, 0.0], [0.0, 5.0])
     poor.token_time = 0.001
-    poor.started(1, 3.0, 100.0)  # 2 s were saved
-    assert not poor.may_start(1, 1000, OPEN, 104.9)
-    assert poor.may_start(1, 1000, OPEN, 105.1)
+    poor.started(1, 3.0, 100.0)  # 2 s were at hand
+    assert not poor.may_start(1, 1000, OPEN, 102.4)
+    assert poor.may_start(1, 1000, OPEN, 102.6)
+
+
+def test_what_is_saved_is_spent_at_twice_the_rate_at_most() -> None:
+    """A third of the time is earned. Of the 20 s that are saved 3.3 are at hand; then two thirds come a second."""
+    prompts = floors(wait=0.0)
+    at, spent = 100.0, 0.0
+    spent_by: list[float] = []
+    for _ in range(1200):
+        if prompts.may_start(1, 100, OPEN, at):
+            prompts.started(1, 0.1, at)
+            spent += 0.1
+        spent_by.append(spent)
+        at += 0.1
+    assert spent_by[100] == pytest.approx((BURST + PEAK * 10.0) / 3.0, abs=0.2)
+    assert spent_by[400] == pytest.approx((BURST + PEAK * 40.0) / 3.0, abs=0.2)
+    assert spent_by[-1] == pytest.approx((DEPTH + 120.0) / 3.0, abs=0.2)  # all that was saved is gone
+
+
+def test_who_asks_for_its_share_unevenly_gets_it_without_delay() -> None:
+    """Half a minute of nothing, then half a minute of twice the share, again and again."""
+    prompts = floors(wait=0.0)
+    refused = 0
+    for second in range(600):
+        if second % 60 >= 30:
+            if not prompts.may_start(1, 100, OPEN, 100.0 + second):
+                refused += 1
+            prompts.started(1, 0.99 * PEAK / 3.0, 100.0 + second)
+    assert refused == 0
 
 
 def test_debt_is_over_in_time_and_unknown_time_forbids_nothing() -> None:
@@ -95,7 +123,7 @@ def test_bronze_starts_no_more_long_prompts_than_its_floor_allows_where_gold_run
         for request_id in [num for num, at in sent.items() if second - at == 10]:
             decisions += world.first(second + 0.6, request_id)
         sent |= {d.request_id: second for d in all_of(Dispatch, decisions)}
-    assert 9 <= len(sent) <= 12  # a second of every second, and what was saved before
+    assert 14 <= len(sent) <= 17  # a second of every second, and the minute's worth that was saved before
 
 
 def test_rules_without_reservations_know_no_floors_of_computation() -> None:
