@@ -56,9 +56,14 @@ def _plain(name: str) -> Callable[[Policy, float], Policy]:
     return put
 
 
-def _vtc(policy: Policy, oversubscription: float) -> Policy:
-    rules = replace(PRESETS["vtc"], oversubscription=Fraction(oversubscription).limit_denominator(100))
-    return replace(policy, scheduling=rules)
+def _vtc(routing: RoutingRule) -> Callable[[Policy, float], Policy]:
+    """Turns by counters, and KV reserved as its engine does; how requests find a replica the paper does not say."""
+
+    def put(policy: Policy, oversubscription: float) -> Policy:
+        limit = Fraction(oversubscription).limit_denominator(100)
+        return replace(policy, scheduling=replace(PRESETS["vtc"], routing=routing, oversubscription=limit))
+
+    return put
 
 
 def _llmd(policy: Policy, limit: float) -> Policy:
@@ -88,7 +93,9 @@ ARMS: Final = (
     Arm("fcfs, least requests", (0, 256, 128, 64), "requests a replica", _plain("least_requests")),
     Arm("round robin", (0, 256, 128, 64), "requests a replica", _plain("fcfs")),
     Arm("strict priority", (256, 128, 64, 32), "requests a replica", _capped(_STRICT, floors=False)),
-    Arm("VTC", (0.0, 0.1, 0.25, 0.5), "oversubscription", _vtc),
+    Arm("VTC alone", (0.0, 0.1, 0.25, 0.5), "oversubscription", _vtc(RoutingRule.LEAST_REQUESTS)),
     Arm("llm-d-like", (1.0, 0.5, 0.75, 1.25), "saturation", _llmd),
     Arm("SMG-like", (256, 128, 64, 32), "requests a replica", _capped(_STRICT, floors=True)),
 )
+WITHOUT_TIERS: Final = Arm("VTC, our routing", (0.0, 0.1, 0.25, 0.5), "oversubscription", _vtc(RoutingRule.LOAD))
+"""VTC's turns with our routing by tokens: no rival, since half of it is ours, but it says which half does what."""

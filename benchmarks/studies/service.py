@@ -141,11 +141,15 @@ def long_sender(name: str, mix: Mix, prompt: Lengths, service_share: float) -> T
     return TenantProfile(name, rate, prompt=prompt, output=mix.output, max_output=mix.output.most)
 
 
-def everybody(mix: Mix, load: float, duration: float) -> Workload:
-    """All eight tenants, each by its share; together they ask for `load` times what the replicas serve."""
+def everybody(mix: Mix, load: float, duration: float, bronze: Mix | None = None) -> Workload:
+    """All eight tenants, each by its share; together they ask for `load` times what the replicas serve.
+
+    Bronze may have lengths of its own.
+    """
     total = sum(SHARES.values())
-    names = [*TIERS["gold"], *TIERS["silver"], *BRONZE]
-    return Workload(tuple(sender(name, mix, load * share_of(name) / total) for name in names), duration, "m")
+    senders = [sender(name, mix, load * share_of(name) / total) for name in (*TIERS["gold"], *TIERS["silver"])]
+    senders += [sender(name, bronze or mix, load * share_of(name) / total) for name in BRONZE]
+    return Workload(tuple(senders), duration, "m")
 
 
 def with_rules(promises: Policy, **changes: object) -> Policy:
