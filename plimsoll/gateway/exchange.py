@@ -149,10 +149,12 @@ class HttpExchange:
                 reading.add(body)
             else:
                 body = scanner.feed(body)
+                if scanner.error is not None and self._failed_early(scanner.error):
+                    return
                 if scanner.new_tokens:
                     self._count_tokens(reading, scanner.new_tokens)
-                if (scanner.error is not None or self._state != DISPATCHED) and self._is_over_early(scanner.error):
-                    return
+                    if self._state != DISPATCHED:
+                        return  # evicted in a call to the driver
         if upstream.complete:
             self._complete(reading, body)
         elif body:
@@ -215,25 +217,24 @@ class HttpExchange:
     def _first_token(self, at: float) -> None:
         self._hands.first_token(self, at)
 
-    def _is_over_early(self, error: int | None) -> bool:
-        """Whether the stream must not be passed on: evicted in a call to the driver, or an error before any byte."""
-        if self._state != DISPATCHED:
-            return True
-        if self._writer.started or (error is not None and 400 <= error < 500):
-            return False
-        self._attempt_failed(Reason.ENGINE_ERROR)
-        return True
+    def _failed_early(self, error: int) -> bool:
+        """Whether it is an error before any byte reached the client; asked before tokens that came with it count."""
+        is_early = not (self._writer.started or 400 <= error < 500)
+        if is_early:
+            self._attempt_failed(Reason.ENGINE_ERROR)
+        return is_early
 
     def _complete(self, reading: Reading, body: bytes) -> None:
         """The engine's answer is whole: settle first, then let the client have the end."""
         if (scanner := reading.scanner) is not None:
             body += scanner.finish()
-            if scanner.new_tokens:
-                self._count_tokens(reading, scanner.new_tokens)
-            if self._state != DISPATCHED or (scanner.error is not None and self._is_over_early(scanner.error)):
+            if scanner.error is not None and self._failed_early(scanner.error):
                 return
             if reading.cut_short:
-                self._attempt_failed(Reason.CONNECTION_LOST)
+                return self._attempt_failed(Reason.CONNECTION_LOST)
+            if scanner.new_tokens:
+                self._count_tokens(reading, scanner.new_tokens)
+            if self._state != DISPATCHED:
                 return
         self._let_go()
         try:
@@ -243,10 +244,9 @@ class HttpExchange:
             self._client.over()
 
     def _attempt_failed(self, reason: Reason, retry_after: float = 0.0) -> None:
-        """The attempt is over: the driver may try again where the client has seen nothing, else the answer breaks."""
-        if self._writer.started:
-            self._break(reason)
-            return
+        """The attempt is over: the driver may try again where no token was seen, else the answer breaks."""
+        if self._writer.started or self.phase is _DECODE:
+            return self._break(reason)
         self._let_go()
         self._state, self._status = WAITING, 0
         self._hands.attempt_failed(self, reason, retry_after, self._clock())

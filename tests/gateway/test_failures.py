@@ -51,6 +51,18 @@ BEFORE_THE_HEAD: dict[str, tuple[list[Step], Reason]] = {
         [STREAM_HEAD, chunk(sse('{"error":{"message":"dead","code":500}}')), "hold"],
         Reason.ENGINE_ERROR,
     ),
+    "a token and an error in one read": (
+        [STREAM_HEAD + FIRST + chunk(sse('{"error":{"message":"dead","code":500}}')), "hold"],
+        Reason.ENGINE_ERROR,
+    ),
+    "a whole stream with an error in one read": (
+        [STREAM_HEAD + FIRST + chunk(sse('{"error":{"message":"dead","code":500}}', "[DONE]")) + END, "hold"],
+        Reason.ENGINE_ERROR,
+    ),
+    "half a token's event, then gone": (
+        [b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + sse(token("a"), end=""), "close"],
+        Reason.CONNECTION_LOST,
+    ),
 }  # fmt: skip
 
 
