@@ -144,6 +144,15 @@ class Lane:
         for index, counter in counters.items():
             self._line(index).counter = counter
 
+    def empty(self) -> None:
+        """Nobody waits here any more: whoever did was placed elsewhere, and still waits. Counters stay."""
+        counters = self.counters()
+        self._lines.clear()
+        self._heap.clear()
+        self._last = None
+        self.num = 0
+        self.restore(counters)
+
     def waiting(self) -> list[Request]:
         """All that wait, in order of arrival."""
         # One that passed others, failed and waits again stands in its line twice.

@@ -17,7 +17,7 @@ from plimsoll.governor.events import (
     Standing,
 )
 from plimsoll.governor.matrix import place
-from plimsoll.governor.placing import degrade
+from plimsoll.governor.placing import degrade, reserve
 from plimsoll.governor.register import Register
 from plimsoll.governor.replicas import PROMPT_PATIENCE
 from plimsoll.governor.request import Request
@@ -168,14 +168,19 @@ class Upkeep:
 
     def _place_again(self, request: Request, at: float) -> None:
         """As if it came now: by what it asks for, less what is taken from it under the new policy."""
-        model = request.model
-        old = self._register.pools[request.pool_index]
+        old, taken = self._register.pools[request.pool_index], request.token_estimate
+        request.lane = self._register.lane_for(request)
+        request.tried = 0  # places of replicas, which may be others' now
         pool, _ = place(self._register, request, at)
         request.sent_model = request.degraded = ""
         if pool is not None:
             pool = degrade(self._register, pool, request)
-        target = self._register.any_pool(model) if pool is None else pool
-        request.lane = 0 if target is None else self._register.lane_for(request)
+        target = self._register.any_pool(request.model) if pool is None else pool
+        if target is None:
+            request.lane = 0  # of a pool that may be closed, and know no other
+        else:
+            reserve(target, request)
+        request.token_estimate = taken  # from its tenant's rate, when it came
         self._dispatcher.put_in_queue(old if target is None else target, request, at)
         if target is None:
             self._endings.shed(old, request, Reason.NO_REPLICA, at)
