@@ -66,6 +66,8 @@ class Dispatcher:
         replica, right = choose(pool, request, at)
         if replica is None:
             return False
+        if pool.classes is not None:
+            request.class_number = pool.classes.of(request.cause)
         self.dispatch(pool, replica, request, _LENT if right == LENT else _FITS, at)
         return True
 

@@ -109,8 +109,8 @@ class Line:
         """Everybody who waits; one that failed and waits again may be told twice."""
         return self._waiting.all()
 
-    def served(self, request: Request, tokens: float, pressed: float) -> None:
-        """So much service goes to the request, after so many seconds of pressure."""
+    def served(self, request: Request, tokens: float, pressed: float, *, waited: bool) -> None:
+        """So much service goes to the request, after so many seconds of pressure; whether it has waited."""
 
 
 class ClassedLine(Line):
@@ -121,6 +121,7 @@ class ClassedLine(Line):
         self._classes = classes
         self._queues = [Waiting() for _ in range(classes.num)]
         self._served = [0.0] * classes.num
+        self._last = 0  # served last
 
     def first(self) -> Request | None:
         """Who is next and still waits."""
@@ -135,12 +136,17 @@ class ClassedLine(Line):
         return found
 
     def add(self, request: Request, *, front: bool) -> None:
-        """Let it wait in its class; one that returns from idle starts level with those that wait."""
+        """Let it wait in its class."""
         number = request.class_number
-        head = self.first()
-        if head is not None and self._queues[number].first() is None:
-            self._served[number] = max(self._served[number], self._served[head.class_number])
+        if self._queues[number].first() is None:
+            self._lift(number)
         self._queues[number].add(request, front=front)
+
+    def _lift(self, number: int) -> None:
+        """One that returns from idle starts level with those that wait, or where none does, with the last served."""
+        head = self.first()
+        level = self._served[self._last if head is None else head.class_number]
+        self._served[number] = max(self._served[number], level)
 
     def is_late(self, request: Request) -> None:
         """It waits behind those of its class who are not from now on; another one may be next."""
@@ -162,10 +168,13 @@ class ClassedLine(Line):
         """Everybody who waits."""
         return [item for queue in self._queues for item in queue.all()]
 
-    def served(self, request: Request, tokens: float, pressed: float) -> None:
+    def served(self, request: Request, tokens: float, pressed: float, *, waited: bool) -> None:
         """Its class pays, the more the more it has faded."""
         number = request.class_number
+        if self.num == 0 and not waited:
+            self._lift(number)
         self._served[number] += tokens / self._classes.weight(number, pressed)
+        self._last = number
 
 
 def _look_along(items: deque[Request], head: Request, found: list[Request], *, late: bool) -> None:

@@ -119,7 +119,7 @@ class Lane:
         """
         line = self._line(request.account.index)
         if self._classes is not None:
-            line.served(request, tokens, pressed)
+            line.served(request, tokens, pressed, waited=waited)
             self._offer(line)
         if not self.fair:
             return

@@ -63,6 +63,26 @@ def test_two_backlogged_classes_are_served_by_weight(weight: int, rounds: int) -
     assert abs(payments / weight - (rounds - payments)) <= 1.0 / weight + 1.0
 
 
+@pytest.mark.parametrize("busy", ["callback", "order", "else"])
+def test_what_a_class_had_while_nobody_waited_is_not_held_against_it(busy: str) -> None:
+    """A hundred of one class went at once; when both wait, the other is not served alone until it has had as much."""
+    service = service_of(RequestClass("payment", ("callback",)), RequestClass("order", ("order",)))
+    for num in range(100):
+        service.ask(1 + num * 0.01, cause=busy)
+        service.done(1.005 + num * 0.01, service.num, output=160)
+    running = service.num + 1
+    service.ask(3)
+    idle = "order" if busy == "callback" else "callback"
+    for num in range(40):
+        service.ask(3.1, cause=busy if num % 2 else idle)
+    of_busy = 0
+    for number in range(20):
+        sent = only(Dispatch, service.done(4 + number * 0.01, running, output=160)).request_id
+        of_busy += (sent - 102) % 2
+        running = sent
+    assert of_busy == pytest.approx(10, abs=1)
+
+
 def test_a_class_fades_while_somebody_waits() -> None:
     """Equal weights; `log` halves every 10 s of pressure, so after 40 s it has a sixteenth."""
     even = RequestClass("payment", ("callback",))
