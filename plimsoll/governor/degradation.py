@@ -27,6 +27,7 @@ class Ladder:
     """The level of one pool: the first `level` entries of the policy's `levels` hold."""
 
     def __init__(self, policy: Degradation) -> None:
+        self.policy = policy
         self.level = 0
         self._levels = policy.levels
         self._sli = policy.when.p99_of

@@ -96,6 +96,16 @@ def test_a_denial_goes_by_the_governor_and_its_words_to_the_client_alone() -> No
     assert b"guard: not this" in exchange.answered[2]
 
 
+def test_a_plugins_words_are_told_with_its_own_refusal_only() -> None:
+    """Its tenant is gone by the time that the check has failed: that it is unknown is no matter of the plugin's."""
+    world = Guarded()
+    world.governor.script[RequestArrived] = lambda event: [Reject(event.request_id, Reason.UNKNOWN_KEY)]
+    exchange = world.send()
+    world.hand.done[0](Found((("guard", Said.TIMEOUT),), Reason.PLUGIN_FAILED, "guard"))
+    assert exchange.answered is not None
+    assert b"guard" not in exchange.answered[2]
+
+
 def test_a_client_that_leaves_meanwhile_is_gone_and_what_is_said_late_changes_nothing() -> None:
     world = Guarded()
     exchange = world.send()

@@ -123,6 +123,18 @@ def test_batch_of_one_is_one_request_a_replica() -> None:
     assert service.governor.snapshot(START + 502).degradation_level == 1
 
 
+def test_a_reload_leaves_the_level_where_it_is() -> None:
+    service = Service(policy(("batch_of_one",)))
+    climb(service, 1)
+    service.governor.handle(PolicyChanged(START + 499, replace(service.governor.policy, version="v2")))
+    running = [d.request_id for _ in range(3) for d in all_of(Dispatch, service.ask(500, prompt=16, output=16))]
+    assert len(running) == 1
+    assert only(Dispatch, service.done(501, running[0])).degraded == "batch_of_one"
+    other = replace(service.governor.policy.degradation, levels=("drop_plugins", "batch_of_one"))
+    service.governor.handle(PolicyChanged(START + 502, replace(service.governor.policy, degradation=other)))
+    assert service.governor.snapshot(START + 502).degradation_level == 0  # another ladder, at its foot
+
+
 def test_the_small_model_takes_what_is_not_critical() -> None:
     service = Service(policy(("small_model",)))
     climb(service, 1)

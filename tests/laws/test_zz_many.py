@@ -54,7 +54,12 @@ def tiers_of(dice: Random) -> tuple[Tier, ...]:
 
 
 def tenants_of(dice: Random, tiers: tuple[Tier, ...]) -> tuple[Tenant, ...]:
-    limits = (Limits(), Limits(concurrency=4), Limits(queue=1), Limits(requests_per_minute=60, tokens_per_minute=20_000))
+    limits = (
+        Limits(),
+        Limits(concurrency=4),
+        Limits(queue=1),
+        Limits(requests_per_minute=60, tokens_per_minute=20_000),
+    )
     return tuple(
         Tenant(name, dice.choice(tiers).name, limits=dice.choice(limits), tiers=(dice.choice(tiers).name,))
         for name in dice.sample(TENANTS, dice.randint(1, 5))
