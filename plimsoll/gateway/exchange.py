@@ -151,10 +151,8 @@ class HttpExchange:
                 body = scanner.feed(body)
                 if scanner.error is not None and self._failed_early(scanner.error):
                     return
-                if scanner.new_tokens:
-                    self._count_tokens(reading, scanner.new_tokens)
-                    if self._state != DISPATCHED:
-                        return  # evicted in a call to the driver
+                if scanner.new_tokens and not self._count_tokens(reading, scanner.new_tokens):
+                    return
         if upstream.complete:
             self._complete(reading, body)
         elif body:
@@ -205,7 +203,8 @@ class HttpExchange:
             lines += self._client.date()
         self._writer.begin(lines, length=reading.length, has_body=head.has_body)
 
-    def _count_tokens(self, reading: Reading, num: int) -> None:
+    def _count_tokens(self, reading: Reading, num: int) -> bool:
+        """Whether it goes on: a call to the driver may evict it."""
         tokens, at = reading.tokens, self._patience.last_read_at
         tokens.tokens(at, num)
         if self.phase is not _DECODE:
@@ -213,6 +212,7 @@ class HttpExchange:
             self._first_token(at)
         if tokens.num_tokens > reading.limit and reading.outgrown():
             self._hands.outgrown(self, tokens.num_tokens, at)
+        return self._state == DISPATCHED
 
     def _first_token(self, at: float) -> None:
         self._hands.first_token(self, at)
@@ -231,10 +231,9 @@ class HttpExchange:
             if scanner.error is not None and self._failed_early(scanner.error):
                 return
             if reading.cut_short:
-                return self._attempt_failed(Reason.CONNECTION_LOST)
-            if scanner.new_tokens:
-                self._count_tokens(reading, scanner.new_tokens)
-            if self._state != DISPATCHED:
+                self._attempt_failed(Reason.CONNECTION_LOST)
+                return
+            if scanner.new_tokens and not self._count_tokens(reading, scanner.new_tokens):
                 return
         self._let_go()
         try:
@@ -246,7 +245,8 @@ class HttpExchange:
     def _attempt_failed(self, reason: Reason, retry_after: float = 0.0) -> None:
         """The attempt is over: the driver may try again where no token was seen, else the answer breaks."""
         if self._writer.started or self.phase is _DECODE:
-            return self._break(reason)
+            self._break(reason)
+            return
         self._let_go()
         self._state, self._status = WAITING, 0
         self._hands.attempt_failed(self, reason, retry_after, self._clock())
