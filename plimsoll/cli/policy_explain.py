@@ -3,11 +3,12 @@
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from plimsoll.cli.admintoken import read_token
 from plimsoll.cli.logwindow import data_directory
@@ -37,9 +38,20 @@ PROMPT = 1024
 """Prompt tokens where neither request nor option says how many."""
 
 
+def _file_or_dash(_: Any, tokens: Sequence[Token]) -> str:
+    text = tokens[0].value
+    if text.startswith("-") and text != "-":
+        raise UsageError(f"unknown option: {text}")
+    return text
+
+
+RequestFile = Annotated[str, Parameter(allow_leading_hyphen=True, converter=_file_or_dash)]
+"""A file, or `-`: the parser would take that for an option, and so must let whatever looks like one pass."""
+
+
 def explain(
     policy: Path,
-    request: str = "",
+    request: RequestFile = "",
     /,
     *,
     tenant: str = "",
@@ -164,7 +176,8 @@ def _arrived(
 ) -> RequestArrived:
     """The event that the gateway would make of it. Raises UsageError where something is missing or wrong."""
     tenant = _only("tenant", tenant, [each.name for each in policy.tenants])
-    told = RequestArrived(at, 1, tenant, model, prompt_tokens or PROMPT, max_tokens or 0)
+    prompt = PROMPT if prompt_tokens is None else prompt_tokens
+    told = RequestArrived(at, 1, tenant, model, prompt, max_tokens or 0)
     if source:
         told = _from_body(told, _read(source), source)
         told = msgspec.structs.replace(

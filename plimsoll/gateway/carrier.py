@@ -39,7 +39,6 @@ from plimsoll.slo.sli import itl_thresholds
 from plimsoll.slo.timing import TokenClock
 
 _log = logging.getLogger("plimsoll.gateway")
-_BY_PLUGINS: Final = frozenset({Reason.PLUGIN_DENIED, Reason.PLUGIN_FAILED})
 _HEDGED: Final = Reason.HEDGED
 _NO_THRESHOLDS: Final[tuple[float, ...]] = ()
 
@@ -274,9 +273,7 @@ class Carrier:
         flight = self.flights.get(decision.request_id)
         if flight is None:
             return
-        detail = decision.detail if isinstance(decision, Reject) else ""
-        if decision.reason in _BY_PLUGINS:  # what one said is for the client alone, so the governor does not know it
-            detail = flight.why_not
+        detail = (decision.detail or flight.said(decision.reason)) if isinstance(decision, Reject) else ""
         refusal = self._intake.refusal(flight.exchange.request, decision.reason, detail)
         refusal.request_id = decision.request_id
         refusal.retry_after = decision.retry_after

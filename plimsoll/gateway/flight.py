@@ -7,6 +7,7 @@ from plimsoll.gateway.labels import ClientLabels
 from plimsoll.gateway.openai import BadBody, Body, read_body
 from plimsoll.governor.events import Endpoint, RequestArrived
 from plimsoll.policy.policy import Tenant
+from plimsoll.slo.outcome import Reason
 from plimsoll.slo.timing import TokenClock
 
 
@@ -45,6 +46,10 @@ class Flight:
         self.why_not = ""  # what a plugin says, for the client alone
         self.matches: tuple[Any, ...] = ()  # `kvpool.Match`es that want to know where it goes
         self.left = False  # the client went while the body was being read off the loop
+
+    def said(self, reason: Reason) -> str:
+        """A plugin's words, where it is refused for these."""
+        return self.why_not if reason in {Reason.PLUGIN_DENIED, Reason.PLUGIN_FAILED} else ""
 
 
 def flight_of(exchange: Exchange) -> Flight:

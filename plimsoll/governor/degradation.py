@@ -104,6 +104,13 @@ class Ladder:
             self._window_from = at if at - self._window_from > 4 * self._window else self._window_from + self._window
 
 
+def ladder_by(rules: Degradation, before: Ladder | None) -> Ladder | None:
+    """The ladder of a (new) policy; at its level where the rules are the same, since no reload ends an overload."""
+    if before is not None and before.policy == rules:
+        return before
+    return Ladder(rules) if rules.levels else None
+
+
 def _since(before: float, at: float, *, holds: bool) -> float:
     if not holds:
         return -1.0

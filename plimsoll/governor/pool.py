@@ -8,7 +8,7 @@ from plimsoll.governor.adapters import UNKNOWN_SLOTS, LoadedAdapters
 from plimsoll.governor.admission import Lending, floors_of, full_step
 from plimsoll.governor.baseline import Baseline
 from plimsoll.governor.classes import Classes
-from plimsoll.governor.degradation import BATCH_OF_ONE, Ladder
+from plimsoll.governor.degradation import BATCH_OF_ONE, Ladder, ladder_by
 from plimsoll.governor.events import ReplicaReport
 from plimsoll.governor.hedgebudget import HedgeBudget
 from plimsoll.governor.learned import Forests, Learned, forests_of
@@ -23,7 +23,7 @@ from plimsoll.governor.replicas import UNLIMITED, Replica
 from plimsoll.governor.rules import Rule, Rules
 from plimsoll.governor.servicefloors import ServiceFloors
 from plimsoll.policy.objective import Sli
-from plimsoll.policy.policy import Degradation, Hedging, Order, Policy, Tier
+from plimsoll.policy.policy import Hedging, Order, Policy, Tier
 from plimsoll.policy.policy import Pool as PoolPolicy
 from plimsoll.policy.schedulingrules import Late, SaturationRule
 
@@ -103,7 +103,8 @@ class Pool:
         self.baseline.profile = profile
         self._reserve_kv = rules.reserve_kv
         self.oversubscription.apply(rules, 1 if profile is None else profile.num_engines)
-        self._climb_by(whole.degradation)
+        self.ladder = ladder_by(whole.degradation, self.ladder)
+        self._one_at_a_time = self.ladder is not None and self.ladder.holds(BATCH_OF_ONE)
         self.routing = str(rules.routing)
         self.routing_rule, self.order_rule = others.routing, others.order
         self.bypasses, self.bypass_for = rules.bypasses, rules.bypass_for
@@ -167,11 +168,6 @@ class Pool:
             self.hedges = None
         elif self.hedges is None or self.hedges.rules != rules or self.hedges.predicts != predicts:
             self.hedges = HedgeBudget(rules, predicts=predicts)
-
-    def _climb_by(self, rules: Degradation) -> None:
-        if self.ladder is None or self.ladder.policy != rules:  # else its level stays: no reload ends an overload
-            self.ladder = Ladder(rules) if rules.levels else None
-        self._one_at_a_time = self.ladder is not None and self.ladder.holds(BATCH_OF_ONE)
 
     def level_changed(self) -> None:
         """The ladder was climbed or left by a level: replicas take one request at a time, or as many as before."""

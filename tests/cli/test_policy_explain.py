@@ -14,6 +14,7 @@ from plimsoll.governor.snapshot import Snapshot
 from plimsoll.storage.journal import Journal
 from tests.cli.running import Inside
 from tests.cli.test_capability import CHOICE
+from tests.cli.running import run as run_alone
 from tests.gateway.liveapp import CHAT, policy_for, running
 from tests.gateway.tinyengine import engines, until
 from tests.storage.test_capabilities import BEGIN, write
@@ -61,10 +62,26 @@ def test_a_body_is_read_as_the_gateway_reads_it(run: Inside, tmp_path: Path) -> 
     assert 4500 < int(reservation["answer"].split()[0]) < 5500
 
 
+def test_a_body_may_come_by_standard_input() -> None:
+    body = '{"model": "llama-3.1-70b", "messages": [{"role": "user", "content": "word word"}]}'
+    told = run_alone("policy", "explain", EXAMPLE, "-", "--tenant", "acme", "--json", given=body)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert json.loads(told.stdout)["pool"] == "chat"
+
+
+def test_no_prompt_tokens_are_none(run: Inside) -> None:
+    told = run(
+        "policy", "explain", EXAMPLE, "--tenant", "acme", "--model", "llama-3.1-70b", "--prompt-tokens", "0", "--json"
+    )
+    (reservation,) = [step for step in json.loads(told.stdout)["steps"] if step["step"] == "reservation"]
+    assert reservation["answer"].startswith("0 prompt")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ([], "say which tenant: --tenant acme | globex | batch"),
+        (["--tenat", "acme"], "unknown option: --tenat"),
         (["--tenant", "acme"], "say which model: --model llama-3.1-70b | llama-3.1-8b"),
         (["/nowhere.json", "--tenant", "acme"], "cannot read the request /nowhere.json"),
         (["--tenant", "acme", "--model", "llama-3.1-70b", "--admin", "127.0.0.1:1"], "must be a URL"),
