@@ -178,10 +178,8 @@ class Pool:
                 self.resize(replica)
 
     def close(self) -> None:
-        """The policy no longer names this pool: it finishes what it runs. Who waited is placed elsewhere."""
+        """The policy no longer names this pool: it finishes what it runs."""
         self.open = False
-        for lane in self.lanes:
-            lane.empty()
         for replica in self.replicas:
             replica.leaving = True
 

@@ -187,6 +187,8 @@ class Register:
         for pool in self.pools:
             if pool.name not in named:
                 pool.close()
+                for lane in pool.lanes:  # who waited is placed elsewhere, and must not be found here again
+                    lane.empty()
         self.by_model, self.by_replica = {}, {}
         self.adapters, self.prefillers = set(), {}
         used = self._used_tiers(policy)

@@ -13,8 +13,8 @@ from plimsoll.governor.events import RequestArrived
 from plimsoll.governor.snapshot import Snapshot
 from plimsoll.storage.journal import Journal
 from tests.cli.running import Inside
-from tests.cli.test_capability import CHOICE
 from tests.cli.running import run as run_alone
+from tests.cli.test_capability import CHOICE
 from tests.gateway.liveapp import CHAT, policy_for, running
 from tests.gateway.tinyengine import engines, until
 from tests.storage.test_capabilities import BEGIN, write
