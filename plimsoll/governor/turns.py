@@ -7,7 +7,8 @@
 In each of these whoever can still meet its objective goes before all who are late.
 
 A head that does not fit in 2 or 3 may be passed by later or lower ones that fit, `bypasses` times in all; then room is
-kept where it will soonest fit. A head that this replica has failed already is no reason to keep room there.
+kept where it will soonest fit, but not against turns that come before its own. A head that this replica has failed
+already is no reason to keep room there.
 """
 
 from typing import Final
