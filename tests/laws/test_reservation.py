@@ -46,6 +46,16 @@ def test_no_dispatch_beyond_capacity(
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_no_dispatch_beyond_what_a_probability_allows(seed: int) -> None:
+    keeps_to_the_limits(seed)
+
+
+def test_a_probability_does_allow_more_than_there_is() -> None:
+    """Of these worlds most have answers short enough; else the law above would hold of nothing."""
+    assert sum(keeps_to_the_limits(seed) > 200 for seed in range(4)) >= 3
+
+
+def keeps_to_the_limits(seed: int) -> int:
+    """The highest limit of a replica of 200 blocks that a random world came to."""
     rules = Scheduling(preemption_risk=Fraction(1, 5))
     world = World(Governor(policy_of(scheduling=rules)), Traffic(rate=40, kv_blocks=200, output_tokens=20), seed)
     highest = 0
@@ -55,8 +65,8 @@ def test_no_dispatch_beyond_what_a_probability_allows(seed: int) -> None:
             if isinstance(decision, Dispatch):
                 assert replicas[decision.replica].reserved <= replicas[decision.replica].limit
         highest = max(highest, *[replica.limit for replica in replicas.values()])
-    assert highest > 200
     for _ in world.finish():
         pass
     for pool in world.governor.snapshot(world.at).pools:
         assert all(r.reserved == 0 and r.in_flight == 0 and not any(r.used.values()) for r in pool.replicas)
+    return highest
