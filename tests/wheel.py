@@ -55,7 +55,7 @@ def main() -> None:
 
 def hold_the_laws(python: Path, folder: Path) -> None:
     """The compiled rooms must decide as the plain ones: the same laws and examples, against what was installed."""
-    needed = ("pytest", "pytest-timeout", "hypothesis", "h11", "prometheus-client", "setuptools>=77")
+    needed = ("pytest", "pytest-timeout", "hypothesis", "h11", "prometheus-client", "setuptools>=77", "lightgbm>=4")
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needed)
     for source in ("tests", "benchmarks", "examples"):
         shutil.copytree(ROOT / source, folder / source)
