@@ -4,8 +4,8 @@ So a lower tier's prompts that take more than one step have a floor in time as i
 in proportion to the others', it earns seconds of computation as time passes, all replicas together, and a prompt
 starts while there are some left, and pays for itself and its output, if need be in advance. A tier without a share
 earns what no tier holds. A minute's earnings are saved up, since whoever keeps to its share asks for more of it in one
-half minute than in the next; but they are spent no faster than at twice the rate, or a neighbour that was quiet and
-then floods would have all of them at once. Beyond that it borrows from the tiers above, on the terms on which every
+half minute than in the next; but they are spent hardly faster than they are earned, or a neighbour that was quiet and
+then floods would move those above it for as long as they last. Beyond that it borrows from the tiers above, on the terms on which every
 idle floor is lent: only what is over within the lender's `wait`.
 """
 
@@ -15,7 +15,7 @@ from plimsoll.engine.profile import EngineProfile
 from plimsoll.engine.steptime import StepTime, unloaded_ttft
 
 DEPTH: Final = 60.0  # s of earning that may be saved up: prompts come by chance, also those of the well-behaved
-PEAK: Final = 2.0  # times that rate it is spent at, at most …
+PEAK: Final = 1.25  # times that rate it is spent at, at most …
 BURST: Final = 10.0  # … but for so many s of earning, which may be spent at once
 DEBT: Final = 30.0  # s of earning that one prompt may cost in advance: whoever is in debt starts again within that
 

@@ -28,14 +28,14 @@ def test_a_floor_of_computation_is_earned_and_paid() -> None:
     prompts = floors(wait=0.0)
     started = [0.0]
     at = 100.0
-    for _ in range(2000):
+    for _ in range(4000):
         if prompts.may_start(1, 4000, OPEN, at):
             prompts.started(1, prompts.costs(4000, 0), at)
             started.append(at)
         at += 0.1
     used = 4.0 * (len(started) - 1)
     assert used == pytest.approx((at - 100.0 + DEPTH) / 3.0, abs=4.0)
-    gaps = [after - before for before, after in pairwise(started[20:])]
+    gaps = [after - before for before, after in pairwise(started[25:])]
     assert max(gaps) == pytest.approx(12.0, abs=0.2)
 
 
@@ -57,16 +57,16 @@ def test_outputs_are_paid_for_and_a_tier_without_a_share_earns_what_no_tier_hold
     poor = PromptFloors([0.8, 0.0], [0.0, 5.0])
     poor.token_time = 0.001
     poor.started(1, 3.0, 100.0)  # 2 s were at hand
-    assert not poor.may_start(1, 1000, OPEN, 102.4)
-    assert poor.may_start(1, 1000, OPEN, 102.6)
+    assert not poor.may_start(1, 1000, OPEN, 103.9)
+    assert poor.may_start(1, 1000, OPEN, 104.1)
 
 
-def test_what_is_saved_is_spent_at_twice_the_rate_at_most() -> None:
-    """A third of the time is earned. Of the 20 s that are saved 3.3 are at hand; then two thirds come a second."""
+def test_what_is_saved_is_spent_hardly_faster_than_it_is_earned() -> None:
+    """A third of the time is earned. Of the 20 s that are saved 3.3 are at hand; then a quarter more than is earned."""
     prompts = floors(wait=0.0)
     at, spent = 100.0, 0.0
     spent_by: list[float] = []
-    for _ in range(1200):
+    for _ in range(3000):
         if prompts.may_start(1, 100, OPEN, at):
             prompts.started(1, 0.1, at)
             spent += 0.1
@@ -74,11 +74,11 @@ def test_what_is_saved_is_spent_at_twice_the_rate_at_most() -> None:
         at += 0.1
     assert spent_by[100] == pytest.approx((BURST + PEAK * 10.0) / 3.0, abs=0.2)
     assert spent_by[400] == pytest.approx((BURST + PEAK * 40.0) / 3.0, abs=0.2)
-    assert spent_by[-1] == pytest.approx((DEPTH + 120.0) / 3.0, abs=0.2)  # all that was saved is gone
+    assert spent_by[-1] == pytest.approx((DEPTH + 300.0) / 3.0, abs=0.2)  # all that was saved is gone
 
 
 def test_who_asks_for_its_share_unevenly_gets_it_without_delay() -> None:
-    """Half a minute of nothing, then half a minute of twice the share, again and again."""
+    """Half a minute of nothing, then half a minute of a quarter more than the share, again and again."""
     prompts = floors(wait=0.0)
     refused = 0
     for second in range(600):
