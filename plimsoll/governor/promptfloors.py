@@ -5,8 +5,8 @@ in proportion to the others', it earns seconds of computation as time passes, al
 starts while there are some left, and pays for itself and its output, if need be in advance. A tier without a share
 earns what no tier holds. A minute's earnings are saved up, since whoever keeps to its share asks for more of it in one
 half minute than in the next; but they are spent hardly faster than they are earned, or a neighbour that was quiet and
-then floods would move those above it for as long as they last. Beyond that it borrows from the tiers above, on the terms on which every
-idle floor is lent: only what is over within the lender's `wait`.
+then floods would move those above it for as long as they last. Beyond that it borrows from the tiers above, on the
+terms on which every idle floor is lent: only what is over within the lender's `wait`.
 """
 
 from typing import Final
