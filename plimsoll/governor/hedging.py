@@ -52,11 +52,8 @@ class Hedging:
         first = pool.replicas[request.replica_index]
         second = pool.replicas[twin.replica_index]
         if event.hedge:
-            if first.predictor is not None:  # it takes at least that long there
-                took = event.at - request.dispatched_at
-                first.predictor.first_token(request.predicted_ttft, took, request.ttft_pace)
-            if second.predictor is not None:
-                second.predictor.first_token(twin.predicted_ttft, event.at - twin.dispatched_at, twin.ttft_pace)
+            first.first_token_came(request, event.at - request.dispatched_at)  # it takes at least that long there
+            second.first_token_came(twin, event.at - twin.dispatched_at)
         self.one_left(pool, request, hedge_left=event.hedge)
         request.hedge = "won" if event.hedge else "lost"
         if event.hedge:

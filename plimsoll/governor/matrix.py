@@ -1,12 +1,11 @@
 """Which pools a request's tier may use, by class and how its tenant's budgets are, and the one that it goes to."""
 
 from plimsoll.governor.admission import NO, fits
-from plimsoll.governor.placing import Refusal, best_first, by_class, classes_for, place_of, reserve
+from plimsoll.governor.placing import Refusal, classes_for, in_turn, place_of, reserve
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
 from plimsoll.governor.request import Request
 from plimsoll.governor.saturation import holds
-from plimsoll.policy.matrix import in_order
 from plimsoll.policy.schedulingrules import Drafts
 
 
@@ -35,20 +34,16 @@ def candidates(register: Register, request: Request) -> list[Pool] | None:
     pools = register.by_model.get(request.model)
     if pools is None:
         return None
-    order = None
+    places = [0] * len(pools)
     if classes is not None:
-        order = best_first(register, request.tier_queue.tier, request.model, classes)
-        pools = by_class(pools, classes) if order is None else order.pools
+        order = in_turn(register, request.tier_queue.tier, request.model, classes)
+        pools, places = order.pools, order.places
     if acceptance.rules is None:
         return pools if classes is not None else None
     request.drafts = not acceptance.keeps_from(request.account.index, request.cause)
     unwanted = Drafts.OFF if request.drafts else Drafts.ON
     if len(pools) == 1 or all(not pool.policy.speculation for pool in pools):
         return pools if classes is not None else None
-    if order is not None:
-        places = order.places
-    else:
-        places = [0 if classes is None else in_order(classes, pool.policy.sla_class) for pool in pools]
     mismatch = [pool.policy.speculation == unwanted for pool in pools]
     by_draft = sorted(range(len(pools)), key=lambda index: (places[index], mismatch[index], index))
     return [pools[index] for index in by_draft]

@@ -2,7 +2,7 @@
 
 from plimsoll.governor.events import RequestRead
 from plimsoll.governor.matrix import takes_now
-from plimsoll.governor.placing import best_first, by_class, classes_for
+from plimsoll.governor.placing import classes_for, in_turn
 from plimsoll.governor.plugins import drops
 from plimsoll.governor.pool import Pool
 from plimsoll.governor.register import Register
@@ -39,10 +39,9 @@ def classes_step(register: Register, request: Request, at: float) -> Told:
     if classes is None:
         return None
     budgets = "calls for action" if account.spent else "is healthy" if account.healthy else "is as usual"
-    order = best_first(register, request.tier_queue.tier, request.model, classes)
-    pools = by_class(register.by_model.get(request.model, []), classes) if order is None else order.pools
+    pools = in_turn(register, request.tier_queue.tier, request.model, classes).pools
     told = "; ".join([_told(register, pool, request, at) for pool in pools]) or "no pool of the model is of these"
-    how = "in order" if order is None else _rule(request.tier_queue.tier)
+    how = _rule(request.tier_queue.tier)
     why = f"what tier {request.tier_name} may use, {how}, while its tenant's budget {budgets}; {told}"
     return "classes", ", ".join(classes) or "all", why
 

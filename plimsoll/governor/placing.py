@@ -43,13 +43,16 @@ def classes_for(tier: Tier, account: Account) -> tuple[str, ...] | None:
     return rules.healthy if account.healthy else rules.usual
 
 
-def best_first(register: Register, tier: Tier, model: str, classes: tuple[str, ...]) -> Order | None:
-    """The model's pools of these classes by what they have shown; None where the tier goes by the classes' order."""
-    rules = tier.classes
-    if rules is None or rules.within is None:
-        return None
+def in_turn(register: Register, tier: Tier, model: str, classes: tuple[str, ...]) -> Order:
+    """The model's pools that these classes allow, the one to try first first: by what they have shown where the tier
+    asks for that, else by class."""
     order = register.fronts.of(tier.name, model)
-    return None if order is None else order.among(classes)
+    if order is not None:
+        return order.among(classes)
+    pools = register.by_model.get(model, [])
+    placed = sorted([(in_order(classes, pool.policy.sla_class), index) for index, pool in enumerate(pools)])
+    allowed = [(place, pools[index]) for place, index in placed if place >= 0]
+    return Order([pool for _, pool in allowed], [place for place, _ in allowed])
 
 
 def refused_for_itself(register: Register, request: Request, *, draining: bool) -> Refusal | None:
@@ -67,12 +70,6 @@ def refused_for_itself(register: Register, request: Request, *, draining: bool) 
         known = request.asked_tier in register.tiers
         return refused_label(account.tenant, request.asked_tier, request.cause, tier_known=known)
     return None
-
-
-def by_class(pools: list[Pool], classes: tuple[str, ...]) -> list[Pool]:
-    """Those that these classes allow, in their order."""
-    placed = [(in_order(classes, pool.policy.sla_class), index) for index, pool in enumerate(pools)]
-    return [pools[index] for place, index in sorted(placed) if place >= 0]
 
 
 def place_of(

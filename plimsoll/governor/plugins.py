@@ -3,7 +3,7 @@
 from plimsoll.governor.decisions import RunPlugins
 from plimsoll.governor.degradation import DROP_PLUGINS
 from plimsoll.governor.events import RequestRead
-from plimsoll.governor.placing import best_first, by_class, classes_for, level_for, place_of
+from plimsoll.governor.placing import classes_for, in_turn, level_for, place_of
 from plimsoll.governor.register import Register
 
 
@@ -25,8 +25,7 @@ def drops(register: Register, event: RequestRead) -> bool:
     tier = register.tier_of(account.tenant, event.tier) if event.tier else account.own_tier
     pools, classes = register.by_model.get(event.model), None if tier is None else classes_for(tier.tier, account)
     if pools is not None and tier is not None and classes is not None:
-        order = best_first(register, tier.tier, event.model, classes)
-        pools = by_class(pools, classes) if order is None else order.pools
+        pools = in_turn(register, tier.tier, event.model, classes).pools
     pool = place_of(register, event.model, event.prompt_tokens, pools)[0] or register.any_pool(event.model)
     if pool is None or pool.ladder is None:
         return False

@@ -237,6 +237,13 @@ class Replica:
         self.prompt_done(request)
         self.context -= request.prompt_tokens + request.expected_output
 
+    def first_token_came(self, request: Request, seconds: float) -> None:
+        """Hold what was predicted of a request here against the seconds that it took from dispatch on."""
+        if self.predictor is not None:
+            self.predictor.first_token(request.predicted_ttft, seconds, request.ttft_pace)
+        if self.learned is not None:
+            self.learned.first_token(request.learned_ttft, seconds)
+
     def prompt_done(self, request: Request) -> None:
         """Its first token came, or it is over: its prompt is no work to come."""
         self.pending_prompt -= request.pending_prompt

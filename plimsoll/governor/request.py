@@ -164,7 +164,7 @@ class Request:
         twin.belongs_to(self.account, self.tier_queue, self.counts, self.lane)
         twin.output_tokens, twin.expected_output = self.output_tokens, self.expected_output
         twin.state = self.state
-        twin.known, twin.at_least = self.known, self.at_least
+        twin.matched, twin.known, twin.at_least = self.matched, self.known, self.at_least
         return twin
 
     def takes_place_of(self, twin: "Request") -> None:

@@ -7,8 +7,9 @@
 In each of these whoever can still meet its objective goes before all who are late.
 
 A head that does not fit in 2 or 3 may be passed by later or lower ones that fit, `bypasses` times in all; then room is
-kept where it will soonest fit, but not against turns that come before its own. A head that this replica has failed
-already is no reason to keep room there.
+kept where it will soonest fit. Only heads have a turn before its own: a smaller one of their lane has none, or a lane
+that is behind could send small ones into that room for ever. A head that this replica has failed already is no reason
+to keep room there.
 """
 
 from typing import Final
@@ -52,7 +53,7 @@ def next_for(pool: Pool, replica: Replica, at: float) -> tuple[Request | None, R
                     return None, _POOL_FULL
                 passed.append(head)
         smaller = _smaller(pool, replica, head, at)
-        if smaller is not None:
+        if smaller is not None and not _is_kept_for_higher(pool, replica, smaller, at):
             return smaller, _reason(pool, smaller, NO, passed)
     return None, _POOL_FULL
 
@@ -116,6 +117,17 @@ def _smaller(pool: Pool, replica: Replica, head: Request, at: float) -> Request 
         if lane.may_pass(request, head, charge_for(request, 0)):
             return request
     return None
+
+
+def _is_kept_for_higher(pool: Pool, replica: Replica, smaller: Request, at: float) -> bool:
+    """Whether that replica keeps its room for the head of a higher tier, from which a smaller one would take it."""
+    for index in range(smaller.lane):
+        head = pool.lanes[index].head()
+        if head is None or not was_passed_enough(pool, head, at) or not open_to(replica, head, at):
+            continue
+        if not waits_for_computation(replica, head, pool.lending, at) and keeps_room(pool, replica, head, at):
+            return True
+    return False
 
 
 def _chosen(  # noqa: PLR0917 - once a dispatch, and keywords cost time

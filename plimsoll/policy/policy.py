@@ -267,4 +267,7 @@ class Policy(Struct, frozen=True):
 
     def tenant(self, name: str) -> Tenant:
         """The tenant of that name; KeyError where there is none."""
-        return {tenant.name: tenant for tenant in self.tenants}[name]
+        for tenant in self.tenants:
+            if tenant.name == name:
+                return tenant
+        raise KeyError(name)
